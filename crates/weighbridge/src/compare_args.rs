@@ -17,7 +17,9 @@ when, `weighbridge history --changes`; why, `weighbridge explain --a --b`; on an
 
 A side is settings, or another build of weighbridge whose peers are measured, or both, each with a --a or --b of its own: \
 AXIS=VALUE (`weighbridge list` shows all axes, nice and sched among them), env:NAME=VALUE, preload:LIBRARY, cgroup:FOLDER \
-(the control group of the peers), sysctl:NAME=VALUE, or a path. The side that is left out is this program as it is. A sysctl is \
+(the control group of the peers), sysctl:NAME=VALUE, or a path. Two builds differ in the layout of their code whatever else they \
+differ in; a path that is a folder of builds of one source (`dist/relink` makes it) takes them in turn, and a pair of builds is then \
+what an interval rests on. The side that is left out is this program as it is. A sysctl is \
 set before each run of its side, which needs root, and is put back at the end, even if the program is killed; the sides then run \
 one after the other. With --with, the words before it are the old records.
 
@@ -33,6 +35,7 @@ sets of a case failed, 3 a case is inconclusive and --strict was given, 4 A agai
 Examples:
   weighbridge compare --a wait=block --b wait=epoll 'roundtrip/pipe/64/*'
   weighbridge compare --a ./weighbridge-old --b ./weighbridge-new roundtrip/causeway-sw stream/pipe
+  weighbridge compare --a builds/old --b builds/new roundtrip/causeway-sw    # folders of relinked builds
   weighbridge compare --b env:MALLOC_ARENA_MAX=1 solo/malloc-free
   weighbridge compare before-*.jsonl --with after-*.jsonl --format markdown
   weighbridge compare --a ./old --b ./new 'roundtrip/*/64/*' --budget 3m --format junit > results.xml";

@@ -116,7 +116,8 @@ impl PartialEq for Bytes {
 
 impl Eq for Bytes {}
 
-/// The descriptors of a received message. Its clones share them: who takes them first has them; the others are closed.
+/// The file descriptors that came with a message. All clones of this value have the same ones: the first that takes them has them all,
+/// and after that there are none. Those that nobody has taken are closed with the last clone.
 #[derive(Clone, Debug, Default)]
 pub struct FileDescriptors(Option<Arc<Mutex<Vec<OwnedFd>>>>);
 

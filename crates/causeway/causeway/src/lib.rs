@@ -97,9 +97,9 @@
 //!
 //! # Trust
 //!
-//! [`GroupOptions::publishers`] and [`GroupOptions::subscribers`] say who may join: only the creator's user and root (`SameUser`,
-//! the default), or others as well (`Strangers`). [`GroupOptions::trust`] changes one thing alone, the words on which
-//! subscribers sleep ([`Trust`]), and with them what one can do to the sleep of others.
+//! [`GroupOptions::publishers`] and [`GroupOptions::subscribers`] say who may join. By default these are the creator's user and
+//! root; a group that admits nobody else is called `SameUser` here, and any other one `Strangers`. [`GroupOptions::trust`] admits
+//! nobody. It decides only how subscribers sleep ([`Trust`]), and so whether one can disturb the sleep of another.
 //!
 //! | | `SameUser`: where only the creator's user and root may join | `Strangers`: with any other rule |
 //! |---|---|---|

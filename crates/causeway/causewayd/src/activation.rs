@@ -98,6 +98,13 @@ fn waited(messages: BTreeMap<u64, Waiting>, calls: BTreeMap<u64, Waiting>) -> Wa
     messages.into_values().chain(calls.into_values())
 }
 
+/// How far monitors have seen what waits for a service: up to this place, of messages or, behind all of them, of calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    has_messages: bool,
+    up_to: u64,
+}
+
 /// Names that are looked up although nobody waits for them any more.
 const MOST_ALONE: usize = 64;
 
@@ -241,6 +248,24 @@ impl Starts {
     pub fn waiting(&mut self, name: &str) -> impl Iterator<Item = &mut Waiting> {
         let start = self.by_name.get_mut(name);
         start.into_iter().flat_map(|start| start.messages.values_mut().chain(start.calls.values_mut()))
+    }
+
+    /// The next that waits for a service and that monitors have not seen: they see it now.
+    pub fn next_unseen(&mut self, name: &str, seen: &mut Seen) -> Option<Waiting> {
+        let start = self.by_name.get_mut(name)?;
+        loop {
+            let waiting = if seen.has_messages { &mut start.calls } else { &mut start.messages };
+            match waiting.range_mut(seen.up_to..).find(|(_, waiting)| !waiting.is_shown) {
+                Some((place, waiting)) => {
+                    seen.up_to = place + 1;
+                    let before = waiting.clone();
+                    waiting.is_shown = true;
+                    return Some(before);
+                }
+                None if seen.has_messages => return None,
+                None => *seen = Seen { has_messages: true, up_to: 0 },
+            }
+        }
     }
 
     /// Who waits for a service first.

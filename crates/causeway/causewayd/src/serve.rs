@@ -8,6 +8,7 @@
 
 mod actions;
 mod clients;
+mod copying;
 mod lobby;
 mod native;
 mod outcomes;
@@ -82,7 +83,8 @@ pub struct Server {
     paused_until: Option<Instant>,
     clients: Clients,
     /// Some of those that got something were not offered it in the last turn: first they are, and then clients are
-    /// read. The order log is read all the same: members evict whoever stands still there.
+    /// read. The order log is read meanwhile: a member that waits for space in it evicts whoever does not read on, and
+    /// that could be this process.
     is_behind: bool,
     turns: Turns,
     children: Children,
@@ -162,7 +164,8 @@ impl Server {
         self.run_actions();
         loop {
             events.clear();
-            let is_idle = self.clients.are_idle() && !self.is_collecting() && !self.bus.has_work();
+            let is_working = self.is_collecting() || self.is_copying() || self.bus.has_work();
+            let is_idle = self.clients.are_idle() && !is_working;
             let may_sleep = is_idle && self.may_sleep();
             let ended = Instant::now();
             self.count_turn(ended);

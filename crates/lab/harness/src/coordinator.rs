@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use weighbridge_probe::counters::{EventSwitch, SystemNoise};
+use weighbridge_probe::counters::{EventSwitch, Msr, SystemNoise};
 use weighbridge_record as record;
 
 use crate::axis::Peers;
@@ -20,6 +20,7 @@ use crate::catalogue;
 use crate::contract::{Facts, Prepared};
 use crate::duet::MAX_PARTIES;
 use crate::host::Host;
+use crate::idle::AllEnded;
 use crate::interrupt::Interrupt;
 use crate::marks::RoleMarks;
 use crate::peer::RoleReport;
@@ -164,7 +165,7 @@ pub struct Measured {
     pub marks: Vec<RoleMarks>,
     /// Stolen time and interrupts of the whole machine meanwhile.
     pub noise: SystemNoise,
-    /// Frequency of each measured CPU when the roles had ended, where the kernel tells it.
+    /// Frequency of each measured CPU, where the kernel tells it.
     pub frequencies: Vec<record::CpuFrequency>,
     /// From the decision to start until all were ready.
     pub startup_ms: f64,
@@ -181,6 +182,10 @@ pub struct Coordinator<'a> {
     /// Lengths of an environment variable, see `starting`.
     paddings: fastrand::Rng,
     pinned_to: Vec<u32>,
+    /// Counters of frequencies, where there are any.
+    msr: Option<Msr>,
+    /// What was started for `idle=busy` is gone when this is.
+    _all_ended: AllEnded,
     deadlines: Deadlines,
 }
 
@@ -195,6 +200,8 @@ impl<'a> Coordinator<'a> {
             program,
             paddings: fastrand::Rng::with_seed(seed),
             pinned_to: Vec::new(),
+            msr: Msr::find().ok(),
+            _all_ended: AllEnded,
             deadlines: Deadlines::default(),
         }
     }

@@ -124,6 +124,38 @@ pub struct Tally {
     pub sum: u64,
     /// Bytes of payload.
     pub bytes: u64,
+    /// How far the mechanism came meanwhile, by its own count; see [`Endpoint::position`](crate::contract::Endpoint::position).
+    pub came_on: u64,
+}
+
+/// An operation of a role that leads: a closure, or what also knows how far the mechanism has come.
+pub trait Operation {
+    /// Does the one with this sequence number.
+    fn operate(&mut self, sequence: u64, tally: &mut Tally) -> io::Result<()>;
+
+    /// See [`Endpoint::position`](crate::contract::Endpoint::position).
+    fn position(&mut self) -> u64 {
+        0
+    }
+
+    /// All of a batch.
+    #[inline]
+    fn repeat(&mut self, batch: Batch) -> io::Result<Tally> {
+        let from = self.position();
+        let mut tally = Tally::default();
+        for sequence in batch.sequences() {
+            self.operate(sequence, &mut tally)?;
+        }
+        tally.came_on = self.position() - from;
+        Ok(tally)
+    }
+}
+
+impl<F: FnMut(u64, &mut Tally) -> io::Result<()>> Operation for F {
+    #[inline]
+    fn operate(&mut self, sequence: u64, tally: &mut Tally) -> io::Result<()> {
+        self(sequence, tally)
+    }
 }
 
 impl Tally {
@@ -132,6 +164,11 @@ impl Tally {
     pub fn add(&mut self, bytes: usize, sum: u64) {
         self.sum = self.sum.wrapping_add(sum);
         self.bytes += bytes as u64;
+    }
+
+    /// Has arrived what was sent?
+    pub(crate) fn is_of(self, sent: Tally) -> bool {
+        (self.sum, self.bytes) == (sent.sum, sent.bytes)
     }
 }
 

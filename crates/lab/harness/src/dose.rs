@@ -42,6 +42,37 @@ pub(crate) struct Dose<'a> {
     nobody: AtomicU32,
 }
 
+/// What stands in each operation beside its messages. A loop is compiled for each kind, so that one without a dose has no trace of it.
+pub(crate) trait InEachOperation {
+    /// In both roles: what stands between the message that a role received and the one that it sends.
+    fn before_sending(&mut self) -> io::Result<()>;
+
+    /// In a role that follows: what its peer waits for before it sends.
+    fn before_receiving(&mut self) -> io::Result<()>;
+
+    /// Was everything done? After the timed part.
+    fn check(&self) -> io::Result<()>;
+}
+
+/// No dose.
+pub(crate) struct Nothing;
+
+impl InEachOperation for Nothing {
+    #[inline(always)]
+    fn before_sending(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn before_receiving(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The dose of a case; `None` where it has none.
 pub(crate) fn of(params: &CaseParams) -> Option<(DoseKind, u64)> {
     params.axes.get(DOSE.name).and_then(|value| parse_dose(value))
@@ -57,16 +88,6 @@ pub(crate) fn fits_one_role(params: &CaseParams) -> io::Result<()> {
         ))),
         _ => Ok(()),
     }
-}
-
-/// Was everything done? After the timed part.
-pub(crate) fn check(dose: Option<&Dose<'_>>) -> io::Result<()> {
-    let Some(Dose { kind, ops, wrong: wrong @ 1.., .. }) = dose else { return Ok(()) };
-    let what = match kind {
-        DoseKind::Lines => "cache lines did not hold what the other role must have written last",
-        _ => "copies did not arrive",
-    };
-    Err(io::Error::other(format!("the dose of {ops} operations was not what it must be: {wrong} {what}")))
 }
 
 impl<'a> Dose<'a> {
@@ -91,9 +112,31 @@ impl<'a> Dose<'a> {
         Ok(Some(Dose { kind, count, role, shared, is_virtual, buffers, len, ops: 0, wrong: 0, nobody }))
     }
 
-    /// In both roles: what stands between the message that a role received and the one that it sends.
+    fn copy(&mut self) {
+        let [from, to] = &mut self.buffers;
+        // Another byte each time: what is already as it shall be proves nothing.
+        from.bytes_mut()[0] = self.ops as u8;
+        for _ in 0..self.count {
+            to.bytes_mut()[..self.len].copy_from_slice(&hint::black_box(&*from).bytes()[..self.len]);
+            hint::black_box(&mut *to);
+        }
+        self.wrong += u64::from(to.bytes()[0] != self.ops as u8);
+    }
+
+    /// Each line counts the writes of both roles, who take turns.
+    fn write_lines(&mut self) {
+        let expected = 2 * self.ops + self.role as u64;
+        for index in 0..self.count {
+            // Relaxed: no other memory is ordered by it.
+            let before = self.shared.dose_line(index * LINE_STEP).fetch_add(1, Relaxed);
+            self.wrong += u64::from(before != expected);
+        }
+    }
+}
+
+impl InEachOperation for Dose<'_> {
     #[inline]
-    pub(crate) fn before_sending(&mut self) -> io::Result<()> {
+    fn before_sending(&mut self) -> io::Result<()> {
         match self.kind {
             DoseKind::Calls => (0..self.count).for_each(|_| _ = hint::black_box(parent_id())),
             DoseKind::Copies => self.copy(),
@@ -120,9 +163,8 @@ impl<'a> Dose<'a> {
         Ok(())
     }
 
-    /// In a role that follows: what its peer waits for before it sends.
     #[inline]
-    pub(crate) fn before_receiving(&mut self) -> io::Result<()> {
+    fn before_receiving(&mut self) -> io::Result<()> {
         if self.kind != DoseKind::Handoffs {
             return Ok(());
         }
@@ -134,25 +176,13 @@ impl<'a> Dose<'a> {
         Ok(())
     }
 
-    fn copy(&mut self) {
-        let [from, to] = &mut self.buffers;
-        // Another byte each time: what is already as it shall be proves nothing.
-        from.bytes_mut()[0] = self.ops as u8;
-        for _ in 0..self.count {
-            to.bytes_mut()[..self.len].copy_from_slice(&hint::black_box(&*from).bytes()[..self.len]);
-            hint::black_box(&mut *to);
-        }
-        self.wrong += u64::from(to.bytes()[0] != self.ops as u8);
-    }
-
-    /// Each line counts the writes of both roles, who take turns.
-    fn write_lines(&mut self) {
-        let expected = 2 * self.ops + self.role as u64;
-        for index in 0..self.count {
-            // Relaxed: no other memory is ordered by it.
-            let before = self.shared.dose_line(index * LINE_STEP).fetch_add(1, Relaxed);
-            self.wrong += u64::from(before != expected);
-        }
+    fn check(&self) -> io::Result<()> {
+        let Dose { kind, ops, wrong: wrong @ 1.., .. } = self else { return Ok(()) };
+        let what = match kind {
+            DoseKind::Lines => "cache lines did not hold what the other role must have written last",
+            _ => "copies did not arrive",
+        };
+        Err(io::Error::other(format!("the dose of {ops} operations was not what it must be: {wrong} {what}")))
     }
 }
 
@@ -175,10 +205,10 @@ mod tests {
             leads.before_sending().unwrap();
             follows.before_sending().unwrap();
         }
-        assert!(check(Some(&leads)).is_ok() && check(Some(&follows)).is_ok());
+        assert!(leads.check().is_ok() && follows.check().is_ok());
         leads.before_sending().unwrap();
         leads.before_sending().unwrap();
-        let why = check(Some(&leads)).unwrap_err().to_string();
+        let why = leads.check().unwrap_err().to_string();
         assert!(why.contains("64 cache lines did not hold"), "{why}");
     }
 
@@ -188,11 +218,11 @@ mod tests {
         let params = dosed("copies-3");
         let mut dose = Dose::new(&params, &shared, 0, false).unwrap().unwrap();
         (0..300).for_each(|_| dose.before_sending().unwrap());
-        assert!(check(Some(&dose)).is_ok());
+        assert!(dose.check().is_ok());
         assert_eq!((dose.ops, dose.buffers[1].bytes()[0]), (300, 299u32 as u8));
         dose.count = 0;
         dose.before_sending().unwrap();
-        assert!(check(Some(&dose)).unwrap_err().to_string().contains("copies did not arrive"));
+        assert!(dose.check().unwrap_err().to_string().contains("copies did not arrive"));
         let empty = CaseParams { payload_bytes: 0, ..params };
         assert!(Dose::new(&empty, &shared, 0, false).is_err());
     }

@@ -11,6 +11,7 @@ use std::hint;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_os::process::{self, Child, Spawn};
@@ -45,8 +46,42 @@ pub(crate) fn spin(cpu: u32, control: BorrowedFd<'_>) -> io::Result<Infallible> 
     }
 }
 
+/// Spinners that were killed and may still have to end. Beside other work that takes one of this policy half a second and more, as it needs the
+/// CPU for it, and a run that waited would wait longer than it measures. What is killed does nothing else when it gets the CPU.
+static ENDING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// More are not left to end by themselves.
+const MOST_ENDING: usize = 64;
+
+/// Kept by who starts spinners: waits, when dropped, until all that were killed have ended.
+#[derive(Debug, Default)]
+pub(crate) struct AllEnded;
+
+impl Drop for AllEnded {
+    fn drop(&mut self) {
+        drop(std::mem::take(&mut *ENDING.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Spinners(Vec<(u32, Child)>);
+
+impl Drop for Spinners {
+    fn drop(&mut self) {
+        if self.0.is_empty() {
+            return;
+        }
+        let mut ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.retain(|child| !child.has_exited().unwrap_or(true));
+        for (_, child) in self.0.drain(..) {
+            // It cannot fail for a child that nobody has waited for.
+            let _ = child.kill(libc::SIGKILL);
+            ending.push(child);
+        }
+        let too_many = ending.len().saturating_sub(MOST_ENDING);
+        drop(ending.drain(..too_many));
+    }
+}
 
 impl Spinners {
     /// Starts one on each of these CPUs, and returns when all of them spin. `program` hands over to [`peer::main`].
@@ -85,5 +120,21 @@ fn await_spinning(cpu: u32, control: &OwnedFd) -> io::Result<()> {
         Err(why) => Err(failed(&why)),
         Ok(Spinning { policy, allowed }) if policy == Policy::Idle.to_string() && allowed == [cpu] => Ok(()),
         Ok(other) => Err(failed(&format!("it runs as {other:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_run_does_not_wait_for_a_spinner_and_the_end_of_all_runs_does() {
+        let child = Child::spawn(Spawn::new("/bin/sleep").arg("1000")).unwrap();
+        let pid = child.pid();
+        drop(Spinners(vec![(0, child)]));
+        let is_noted = || ENDING.lock().unwrap().iter().any(|child| child.pid() == pid);
+        assert!(is_noted(), "it is not waited for");
+        drop(AllEnded);
+        assert!(!is_noted() && !Path::new(&format!("/proc/{pid}")).exists(), "{pid} is still there");
     }
 }

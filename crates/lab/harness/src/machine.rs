@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use causeway_os::{clock, limits};
-use weighbridge_probe::counters::Events;
+use weighbridge_probe::counters::{Events, Msr};
 use weighbridge_probe::dmi::{self, Module, Modules};
 use weighbridge_probe::topology::{self, Place, Topology};
 use weighbridge_record as record;
@@ -172,9 +172,14 @@ fn missing(host: &Host, virtualisation: &str, dram: &Result<Modules, causeway_os
              figures drift; trust ratios within one record"
         ));
     }
-    if !Path::new("/sys/devices/system/cpu/cpu0/cpufreq").exists() {
+    let has_driver = Path::new("/sys/devices/system/cpu/cpu0/cpufreq").exists();
+    if !has_driver {
         missing.push("cpufreq: frequency and governor are not visible".into());
     }
+    missing.extend(Msr::find().err().map(|why| {
+        let instead = if has_driver { "the one right after it is kept" } else { "none is kept" };
+        format!("aperf: {why}, so the mean frequency of a run is not known; {instead}")
+    }));
     missing.extend(dram_missing(dram));
     missing
 }

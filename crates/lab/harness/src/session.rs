@@ -182,8 +182,13 @@ impl<'a> Session<'a> {
                 .map(|index| self.cases[index].spent / self.cases[index].runs.len().max(1) as u32)
                 .sum();
             let correlation = correlations[usize::from(of.hub.is_ok())];
-            let expected_stop = self.rule(of, correlation).expected_stop(&of.evidence);
-            Candidate { index, made: of.runs.len(), expected_stop, cost }
+            let rule = self.rule(of, correlation);
+            let cpus = if of.case.params.same_cpu() { 1 } else { of.case.role_names().len() };
+            let aim = follow_up::first_aim(self.settings.precision, cpus);
+            let to_aim = rule.expected_at(&of.evidence, aim);
+            let is_far = to_aim.is_none_or(|runs| runs > of.evidence.len());
+            let expected_at = if is_far { to_aim } else { rule.expected_stop(&of.evidence) };
+            Candidate { index, made: of.runs.len(), is_far, expected_at, cost }
         };
         let mut chosen = follow_up::best(open.iter().map(candidate).collect(), FOLLOW_UP);
         for index in chosen.clone() {

@@ -54,13 +54,14 @@ fn traits(case: &Prepared) -> Vec<String> {
 pub fn role_counters(case: &Prepared, reports: &[RoleReport]) -> Vec<RoleCounters> {
     let names = case.role_names();
     let of_role = |report: &RoleReport| {
-        let Counted { ops, received_bytes, whereabouts, sampled, io, .. } = &report.counted;
+        let Counted { ops, received_bytes, position, whereabouts, sampled, io, .. } = &report.counted;
         let read_back = report.facts.iter().filter(|(fact, _)| laws::is_read_back(fact));
         RoleCounters {
             role: names[report.role].into(),
             cpu: case.params.cpus.get(report.role).copied(),
             ops: *ops,
             received_bytes: *received_bytes,
+            position: *position,
             per_op: per_op(report),
             process: Some(report.process),
             whereabouts: whereabouts

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::explain::MadeOf;
-use crate::run::{PerOp, SliceSeries, SystemCalls};
+use crate::run::{CpuFrequency, PerOp, SliceSeries, SystemCalls};
 use crate::{CaseId, Line};
 
 /// One set of a comparison: fresh peers of both sides that took turns in slices, or ran one after the other.
@@ -35,6 +35,10 @@ pub struct ComparedSet {
 pub struct SideOfSet {
     /// The case that ran: the selected one with the settings of the side.
     pub case: CaseId,
+    /// The digest of the build from which its peers were started (64 bits of FNV-1a, as hexadecimal digits); absent where both sides are one
+    /// build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
     /// Median of its samples, in the case's unit.
     pub value: f64,
     /// Its slices; absent where the sides ran one after the other.
@@ -44,6 +48,9 @@ pub struct SideOfSet {
     pub per_op: PerOp,
     /// Remarks, as those of a run.
     pub flags: Vec<String>,
+    /// Frequency of each measured CPU, where the kernel tells it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frequencies: Vec<CpuFrequency>,
 }
 
 /// What may be said of B against A in one case.
@@ -69,6 +76,10 @@ pub struct CaseVerdict {
     pub sets: u32,
     /// Sets that gave no ratio.
     pub failed_sets: u32,
+    /// Builds from which peers of A and of B were started, where they are different programs. The layout of the code is part of the ratio
+    /// where a side has one build; where both or one have several, a pair of builds is the unit of the interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub builds: Option<[u32; 2]>,
     /// Of an inconclusive case: about how many sets would settle it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_by: Option<u32>,

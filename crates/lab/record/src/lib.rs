@@ -46,8 +46,8 @@ pub use observation::{
 };
 pub use ratio::{Comparison, Crossover, Published, Ratio};
 pub use run::{
-    ALTERNATIVE_TO, Case, CpuFrequency, IoCounts, Noise, PerOp, RoleCalls, RoleCounters, Run, SampledByRole,
-    SampledTotal, SliceSeries, Slices, SystemCalls, WarmUp, Whereabouts,
+    ALTERNATIVE_TO, CameOn, Case, CpuFrequency, IoCounts, Noise, PerOp, RoleCalls, RoleCounters, Run,
+    SampledByRole, SampledTotal, SliceSeries, Slices, SystemCalls, WarmUp, Whereabouts,
 };
 pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};
 pub use timeline::{MissingSwitches, Phase, Picture, PictureArrow, PictureLane, PictureSpan, Timeline};

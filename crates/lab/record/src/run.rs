@@ -145,9 +145,21 @@ pub struct RoleCounters {
     /// The samples as this role has counted them by itself; absent where it does not do them one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<SampledByRole>,
+    /// How far the mechanism came meanwhile in what arrived at this role, by its own count; absent where it does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<CameOn>,
     /// What the kernel saw it read and write between the same two readings; absent where that is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoCounts>,
+}
+
+/// What a mechanism itself counts of the messages that arrive, apart from who takes them: its position in a ring or a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CameOn {
+    /// How far it came, in messages or bytes of its own.
+    pub by: u64,
+    /// How far one operation brings it, as told by messages that were checked before anything was timed.
+    pub each: u64,
 }
 
 /// Where a role ran at one moment.
@@ -213,7 +225,7 @@ pub struct Noise {
     /// Voluntary context switches of the coordinator during the timed part; must be 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinator_switches: Option<u64>,
-    /// Frequency of each measured CPU right after the run, where the kernel tells it.
+    /// Frequency of each measured CPU, where the kernel tells it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frequencies: Vec<CpuFrequency>,
 }
@@ -225,6 +237,9 @@ pub struct CpuFrequency {
     pub cpu: u32,
     /// Its frequency, in kilohertz.
     pub khz: u64,
+    /// Is that the mean over the run, while the CPU was not halted (APERF and MPERF)? Otherwise it is the one right after the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_mean: bool,
 }
 
 /// One measurement of a case by freshly started peers.

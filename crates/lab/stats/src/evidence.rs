@@ -3,6 +3,8 @@
 //! One type for all ways to compare, so that contests, reports and verdicts need not know which it was: pairs, two groups,
 //! and cases of different hubs that are compared through sets in which the hubs met.
 
+use std::collections::BTreeMap;
+
 use crate::correlation::widening;
 use crate::interval::Interval;
 use crate::normal::{two_sided_p, two_sided_student_p, two_sided_t, two_sided_z};
@@ -45,6 +47,20 @@ impl Evidence {
     /// Both sides were measured in the same units: the logarithms of candidate over baseline.
     pub fn paired(logs: Vec<f64>) -> Evidence {
         Evidence { parts: vec![logs], correlation: 0.0, stage: Stage::ONLY }
+    }
+
+    /// The same where units of one group share something that has an effect of its own, such as the two builds from which they were
+    /// started: the group is then the unit, and its value the middle of its units. `groups` names that of each log.
+    ///
+    /// # Panics
+    /// If there are not as many groups as logs.
+    pub fn grouped<G: Ord>(logs: &[f64], groups: &[G]) -> Evidence {
+        assert_eq!(logs.len(), groups.len(), "a group for each value");
+        let mut of_group: BTreeMap<&G, Vec<f64>> = BTreeMap::new();
+        for (log, group) in logs.iter().zip(groups) {
+            of_group.entry(group).or_default().push(*log);
+        }
+        Evidence::paired(of_group.values().map(|logs| Middle::of(logs).value).collect())
     }
 
     /// Each side was measured in units of its own: the logarithms of both, each against the same yardstick or none.

@@ -81,6 +81,16 @@ impl CorrelatedRule {
             .filter(|look| *look > made)
             .find(|look| now * (made as f64 / *look as f64).sqrt() <= self.rule.precision)
     }
+
+    /// At how many runs the interval of 95 % of a case that has these values is expected to have at most this relative half-width, which may be
+    /// those that are made: where it is not yet worth more to make it narrower still. `None` where the most runs do not suffice, and below
+    /// six.
+    pub fn expected_at(&self, values: &[f64], half_width: f64) -> Option<usize> {
+        let interval = run_interval(values, 0.95, self.correlation)?;
+        let now = interval.relative_half_width(median(values));
+        let needed = (values.len() as f64 * (now / half_width).powi(2)).ceil().max(values.len() as f64);
+        (needed <= self.rule.most_runs() as f64).then_some(needed as usize)
+    }
 }
 
 /// The interval of a case's median to print as one of 95 %, over runs whose neighbors have this correlation (0 for

@@ -1,5 +1,6 @@
 //! `weighbridge compare`: verdicts whose truth is known, through `mock`, and the form of what real peers give.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use causeway_testkit::{eventually_seen, skipped};
@@ -143,6 +144,112 @@ fn another_program_is_asked_before_its_peers_are_started() {
         let stderr = refused(folder.path(), &format!("--b {program} {MOCK}"), why);
         assert!(stderr.starts_with(&format!("error: --b {program}: ")), "{stderr}");
     }
+}
+
+/// Builds that are told apart by their bytes: this one, started by a script.
+fn builds(folder: &Path, name: &str, count: usize) -> Vec<String> {
+    let folder = folder.join(name);
+    std::fs::create_dir(&folder).unwrap();
+    for build in 0..count {
+        script(&folder.join(build.to_string()), &format!("# {name} {build}\nexec {PROGRAM} \"$@\""));
+    }
+    std::fs::write(folder.join("notes"), "no program").unwrap();
+    (0..count).map(|build| folder.join(build.to_string()).display().to_string()).collect()
+}
+
+#[test]
+fn builds_of_a_side_take_turns_and_each_set_names_those_that_it_was_started_from() {
+    let folder = folder();
+    let of_b = builds(folder.path(), "new", 4);
+    builds(folder.path(), "old", 4);
+    let words = format!("--a old --b new {MOCK} --units 12..12 --out c.jsonl {QUIET}");
+    let table = compare(folder.path(), &words).with(0).stdout;
+    assert!(table.contains("A has 4 builds, B has 4 builds"), "{table}");
+    assert!(!table.contains("layout of code not varied"), "{table}");
+    let lines = valid_record(folder.path().join("c.jsonl")).lines;
+    let sets = all!(lines, ComparedSet);
+    for side in [0, 1] {
+        let mut counts = BTreeMap::<&str, usize>::new();
+        for set in &sets {
+            let of = if side == 0 { &set.a } else { &set.b };
+            *counts.entry(of.build.as_deref().unwrap()).or_default() += 1;
+        }
+        assert_eq!(counts.values().collect::<Vec<_>>(), [&3; 4], "{counts:?}");
+    }
+    assert!(sets.iter().all(|set| set.control.as_ref().is_none_or(|control| control.build == set.a.build)));
+    let named = &all!(lines, Header)[0].settings["b-builds"];
+    assert!(of_b.iter().all(|path| named.contains(path.as_str())), "{named}");
+    assert!(sets.iter().all(|set| named.contains(set.b.build.as_deref().unwrap())), "{named}");
+    assert!(all!(lines, Verdict).iter().all(|of| of.builds == Some([4, 4])));
+}
+
+#[test]
+fn one_build_of_each_side_is_said_to_leave_the_layout_of_code_open() {
+    let folder = folder();
+    builds(folder.path(), "old", 1);
+    let table = compare(folder.path(), &format!("--a old/0 {MOCK} --units 10..10 {QUIET}")).with(0).stdout;
+    assert!(table.contains("layout of code not varied") && table.contains("dist/relink"), "{table}");
+    let same = compare(folder.path(), &format!("--a {PROGRAM} {MOCK} --units 10..10 {QUIET}")).with(0).stdout;
+    assert!(!same.contains("layout of code"), "one program is one layout: {same}");
+}
+
+#[test]
+fn builds_that_make_no_side_are_refused() {
+    let folder = folder();
+    let own = std::process::Command::new(PROGRAM).arg("__protocol").output().unwrap();
+    let mut other: serde_json::Value = serde_json::from_slice(&own.stdout).unwrap();
+    other["commit"] = "another".into();
+    for (name, count) in [("two", 2), ("four", 4), ("five", 5), ("mixed", 4)] {
+        builds(folder.path(), name, count);
+    }
+    std::fs::create_dir(folder.path().join("empty")).unwrap();
+    script(&folder.path().join("mixed/9"), &format!("echo '{other}'"));
+    for (words, why) in [
+        ("--a two", "2 builds of a side say nothing of the next one"),
+        ("--a four --b five", "side A has 4 builds and B has 5"),
+        ("--a four --a four/0", "is the same build as another one of this side"),
+        ("--a mixed", "the builds of a side are of one source"),
+        ("--a empty", "there is no program in this folder"),
+    ] {
+        refused(folder.path(), &format!("{words} {MOCK}"), why);
+    }
+}
+
+/// `dist/relink` as the linker, of a program that prints where two of its functions lie.
+#[test]
+fn relinked_programs_do_the_same_in_another_layout() {
+    let folder = folder();
+    let source = "#[inline(never)] fn one() -> u32 { 1 }\n#[inline(never)] fn two() -> u32 { 2 }\n\
+                  fn main() { println!(\"{}\", (two as fn() -> u32 as isize).wrapping_sub(one as fn() -> u32 as isize)); \
+                  std::process::exit((one() + two()) as i32) }\n";
+    std::fs::write(folder.path().join("layout.rs"), source).unwrap();
+    let to = folder.path().join("relinked");
+    std::fs::create_dir(&to).unwrap();
+    let linker = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/relink");
+    let built = std::process::Command::new("rustc")
+        .args(["layout.rs", "-C", &format!("linker={}", linker.display())])
+        .envs([("RELINK_SEEDS", "6"), ("RELINK_PACKAGE", "layout")])
+        .env("RELINK_FOLDER", &to)
+        .current_dir(folder.path())
+        .output();
+    let built = match built {
+        Err(error) => return skipped(format!("there is no rustc here: {error}")),
+        Ok(built) => built,
+    };
+    let stderr = String::from_utf8_lossy(&built.stderr);
+    if stderr.contains("install lld") {
+        return skipped("there is no lld here");
+    }
+    assert!(built.status.success(), "{stderr}");
+    assert_eq!(files(&to), ["1", "2", "3", "4", "5", "6"]);
+    let run = |path: &Path| {
+        let ran = std::process::Command::new(path).output().unwrap();
+        assert_eq!(ran.status.code(), Some(3), "{}", path.display());
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let plain = run(&folder.path().join("layout"));
+    let distances: BTreeSet<String> = files(&to).iter().map(|name| run(&to.join(name))).collect();
+    assert!(distances.len() > 2, "the functions lie where they lay: {plain} {distances:?}");
 }
 
 /// A build with other words between coordinator and peers.

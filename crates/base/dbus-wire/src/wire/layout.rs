@@ -12,6 +12,9 @@ const REPLY_SERIAL: u8 = 5;
 const FIELDS_AT: usize = 16;
 
 /// Where the texts of these fields are among [`Layout::texts`].
+const PATH: usize = 0;
+const INTERFACE: usize = 1;
+const MEMBER: usize = 2;
 const SENDER: usize = 5;
 pub(super) const SIGNATURE: usize = 6;
 
@@ -171,8 +174,35 @@ impl Layout {
     #[inline]
     fn text<'a>(&self, index: usize, message: &'a [u8]) -> Option<&'a str> {
         let (at, length) = self.texts[index];
+        if at == 0 {
+            return None;
+        }
         let bytes = &message[at as usize..(at + length) as usize];
-        (at > 0).then(|| std::str::from_utf8(bytes).expect("the header was parsed"))
+        Some(std::str::from_utf8(bytes).expect("the header was parsed"))
+    }
+
+    /// The object path of a message of this layout, without the rest of its header.
+    #[inline]
+    pub fn path<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
+        self.text(PATH, message)
+    }
+
+    /// The signature of a message of this layout, empty without one.
+    #[inline]
+    pub fn signature<'a>(&self, message: &'a [u8]) -> &'a str {
+        self.text(SIGNATURE, message).unwrap_or_default()
+    }
+
+    /// The interface of a message of this layout, without the rest of its header.
+    #[inline]
+    pub fn interface<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
+        self.text(INTERFACE, message)
+    }
+
+    /// The member of a message of this layout, without the rest of its header.
+    #[inline]
+    pub fn member<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
+        self.text(MEMBER, message)
     }
 
     /// The header of a message of this layout.
@@ -192,9 +222,9 @@ impl Layout {
             serial,
             header_bytes: self.header_bytes as usize,
             body_bytes,
-            path: text(0),
-            interface: text(1),
-            member: text(2),
+            path: text(PATH),
+            interface: text(INTERFACE),
+            member: text(MEMBER),
             error_name: text(3),
             reply_serial,
             destination: text(4),
@@ -250,7 +280,11 @@ mod tests {
                 let layout = Layout::of(&Header::parse(&first).unwrap(), &first);
                 assert!(layout.is_of(&first, &second));
                 assert_eq!(layout.header(&first), Header::parse(&first).unwrap());
-                assert_eq!(layout.header(&second), Header::parse(&second).unwrap());
+                let parsed = Header::parse(&second).unwrap();
+                assert_eq!(layout.header(&second), parsed);
+                let of_layout = [layout.path(&second), layout.interface(&second), layout.member(&second)];
+                assert_eq!(of_layout, [parsed.path, parsed.interface, parsed.member]);
+                assert_eq!(layout.signature(&second), parsed.signature);
             }
         }
     }

@@ -79,28 +79,31 @@ pub unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
 #[cfg(target_arch = "x86_64")]
 const STRING_COPY_BYTES: usize = 768;
 
-/// Copies all whole blocks of 32 bytes, and returns how many bytes that was.
+/// Copies everything in blocks of 32 bytes if there is at least one; returns how many bytes that was, `length` or 0. The last
+/// block ends where the bytes end, and may begin in the one before.
 ///
 /// # Safety
 /// `from` and `to` are valid for `length` bytes and do not overlap.
 #[inline(always)]
 unsafe fn copy_blocks(from: *const u8, to: *mut u8, length: usize) -> usize {
-    let mut at = 0;
     #[cfg(target_arch = "x86_64")]
-    while at + 32 <= length {
-        // SAFETY: inside both ranges; the instructions take any alignment.
-        unsafe {
-            std::arch::asm!(
-                "movups {a}, [{from} + {at}]", "movups {b}, [{from} + {at} + 16]",
-                "movups [{to} + {at}], {a}", "movups [{to} + {at} + 16], {b}",
-                from = in(reg) from, to = in(reg) to, at = in(reg) at, a = out(xmm_reg) _, b = out(xmm_reg) _,
-                options(nostack, preserves_flags));
-        }
-        at += 32;
+    if let Some(last) = length.checked_sub(32) {
+        let copy_block = |at: usize| {
+            // SAFETY: `at` is at most `last`, so the block is inside both ranges; the instructions take any alignment.
+            unsafe {
+                std::arch::asm!(
+                    "movups {a}, [{from} + {at}]", "movups {b}, [{from} + {at} + 16]",
+                    "movups [{to} + {at}], {a}", "movups [{to} + {at} + 16], {b}",
+                    from = in(reg) from, to = in(reg) to, at = in(reg) at, a = out(xmm_reg) _, b = out(xmm_reg) _,
+                    options(nostack, preserves_flags));
+            }
+        };
+        (0..last).step_by(32).for_each(copy_block);
+        copy_block(last);
+        return length;
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (from, to, length, &mut at);
-    at
+    let _ = (from, to, length);
+    0
 }
 
 /// # Safety

@@ -81,6 +81,11 @@ impl Authority {
         Ok(self.read_ahead.take_if(|inbound| inbound.position < end))
     }
 
+    /// Bytes of the longest message that stands in the log; those of longer ones are in files.
+    pub fn longest_message(&self) -> usize {
+        self.port.longest_message()
+    }
+
     /// Appends a message of a client, of a member or of the bus itself (sender `None`), whose sender is filled in, and wakes those
     /// it is for: `to`, or all who want it. The staged transfer is that of [`Authority::stage_for`] or [`Authority::stage_header_only`].
     pub fn append(

@@ -1,7 +1,6 @@
 //! Calls and replies.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use causeway_dbus_wire::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
@@ -18,7 +17,6 @@ use crate::authority::{DRIVER, DRIVER_PATH, name_of};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, To};
-use crate::shared::order::Statistic;
 use crate::shared::unique_name::unique_number;
 
 /// What a call goes to.
@@ -59,7 +57,7 @@ impl Connection {
     #[inline]
     pub(super) fn call_and_wait(&mut self, callee: &Callee<'_>, payload: Payload) -> Result<Reply> {
         let serial = self.send_call(0, callee, payload)?;
-        self.await_reply(serial, self.port.sent_ns(), self.options.call_timeout)
+        self.await_reply(serial, Some(self.port.sent_ns()), self.options.call_timeout)
     }
 
     /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection
@@ -173,11 +171,13 @@ impl Connection {
 
     /// Waits for the reply to a call, at most for `timeout`; [`Error::Invalid`] if no such call is under way.
     pub fn finish_call(&mut self, serial: u32, timeout: Duration) -> Result<Reply> {
-        self.await_reply(serial, clock::monotonic_ns(), timeout)
+        self.await_reply(serial, None, timeout)
     }
 
-    fn await_reply(&mut self, serial: u32, start_ns: u64, timeout: Duration) -> Result<Reply> {
-        let end = end_after(start_ns, timeout);
+    /// Waits from this moment on; without one from when the reply is found not to be there, so that no clock is read
+    /// for one that is.
+    fn await_reply(&mut self, serial: u32, start_ns: Option<u64>, timeout: Duration) -> Result<Reply> {
+        let mut end = start_ns.map(|start_ns| end_after(start_ns, timeout));
         loop {
             if let Some(reply) = self.replies.remove(serial) {
                 return reply.and_then(outcome);
@@ -185,8 +185,13 @@ impl Connection {
             let Some(callee) = self.pending.get(serial).map(|pending| pending.callee) else {
                 return Err(Error::Invalid(format!("no pending call has serial {serial}")));
             };
+            let has_read = self.drain(usize::MAX)? > 0;
+            if has_read && self.replies.get(serial).is_some() {
+                continue;
+            }
+            let end = *end.get_or_insert_with(|| end_after(clock::monotonic_ns(), timeout));
             // Others may send faster than this reads: the deadline holds all the same.
-            if self.drain(usize::MAX)? > 0 && (self.replies.get(serial).is_some() || !has_passed(end)) {
+            if has_read && !has_passed(end) {
                 continue;
             }
             if self.has_ended() && self.needs_authority(callee) {
@@ -296,8 +301,7 @@ impl Connection {
     /// Shows the authority whose end ends a call of this connection.
     pub(super) fn publish_pending(&self) {
         let (order, slot) = (self.port.order(), self.port.slot());
-        order.waiting_for(slot).store(self.pending.awaited(), Ordering::Release);
-        order.set_statistic(slot, Statistic::CallsOpen, self.pending.len() as u64);
+        order.show_calls(slot, self.pending.awaited(), self.pending.len() as u64);
     }
 
     /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has

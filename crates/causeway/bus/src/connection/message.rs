@@ -108,6 +108,19 @@ impl Message {
         self.checked().layout.header(&self.received().bytes)
     }
 
+    /// The interface of its [`header`](Message::header), of which the rest is not looked at: the short way to tell
+    /// messages apart.
+    #[inline]
+    pub fn interface(&self) -> Option<&str> {
+        self.checked().layout.interface(&self.received().bytes)
+    }
+
+    /// The method or signal, in the same way.
+    #[inline]
+    pub fn member(&self) -> Option<&str> {
+        self.checked().layout.member(&self.received().bytes)
+    }
+
     /// Its arguments, marshalled.
     pub fn body(&self) -> &[u8] {
         &self.received().bytes[self.checked().layout.header_bytes()..]

@@ -92,7 +92,9 @@ impl Connection {
         let mut count = 0;
         while count < TAKEN_AT_ONCE && self.inbox_bytes < ahead_bytes {
             // Whether this member is on a whole bus is asked where the log is empty at once.
-            if count > 0 && !self.port.has_entry() {
+            let is_there =
+                if count == 0 { self.port.find_entry(&mut self.link)? } else { self.port.has_entry() };
+            if !is_there {
                 break;
             }
             let mut message = Message::unread();
@@ -116,17 +118,20 @@ impl Connection {
 
     /// Ends this connection if the program leaves more bytes of messages than it may, when one more comes: that may
     /// have any length.
+    #[inline]
     pub(crate) fn check_inbox(&mut self, bytes: usize) -> Result<()> {
+        if bytes <= self.options.inbox_bytes { Ok(()) } else { Err(self.end_by_inbox(bytes)) }
+    }
+
+    #[cold]
+    fn end_by_inbox(&mut self, bytes: usize) -> Error {
         let most = self.options.inbox_bytes;
-        if bytes <= most {
-            return Ok(());
-        }
         let slot = self.port.slot();
         self.port.evict(&mut self.link, slot);
         let why = format!(
             "more than {most} bytes of messages wait unread, {bytes} (ConnectionOptions::inbox_bytes)"
         );
-        Err(Error::Disconnected(why))
+        Error::Disconnected(why)
     }
 
     /// Handles a message that was read.
@@ -166,10 +171,10 @@ impl Connection {
     }
 
     /// Follows what a signal says of the bus. Is it for this library alone?
+    #[inline(never)]
     fn follow(&mut self, signal: &Message, to_us: bool, is_of_bus: bool) -> bool {
-        let header = signal.header();
-        if to_us && header.interface == Some(BUS_INTERFACE) {
-            match (header.member, is_of_bus) {
+        if to_us && signal.interface() == Some(BUS_INTERFACE) {
+            match (signal.member(), is_of_bus) {
                 (Some(PASSED_ON), true) => {
                     self.follow_call(signal);
                     return true;
@@ -181,7 +186,7 @@ impl Connection {
                 _ => {}
             }
         }
-        if is_of_bus && header.member == Some("NameOwnerChanged") {
+        if is_of_bus && signal.member() == Some("NameOwnerChanged") {
             self.follow_owner(signal);
         }
         false

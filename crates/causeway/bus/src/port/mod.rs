@@ -177,12 +177,14 @@ impl Port {
         !is_member(&self.order, &self.directory, self.slot, self.id)
     }
 
+    #[cold]
     fn evicted_error(&self) -> Error {
         Error::Disconnected(LATE.into())
     }
 
     /// Ends the bus because of an entry, and wakes all whose doorbell is known here or that sleep on a futex, so that
     /// they learn it, also where the authority has ended.
+    #[cold]
     fn broken(&self, fds: &mut dyn Descriptors, slot: Option<u16>, position: u64) -> Error {
         let first = self.order.set_broken(Broken { slot, position });
         for slot in self.directory.present().collect::<Vec<_>>() {
@@ -210,6 +212,7 @@ impl Port {
 }
 
 /// The error of a bus that has ended because of an entry.
+#[cold]
 pub(crate) fn broken_by(directory: &Directory, broken: Broken) -> Error {
     let member = match broken.slot.map(|slot| (slot, directory.peer(slot))) {
         Some((_, Some(peer))) => format!("{} (process {})", unique_name(peer.id), peer.pid),

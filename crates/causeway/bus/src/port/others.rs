@@ -33,17 +33,25 @@ impl Port {
     }
 
     /// The outbox of the member that has the slot now; `None` if there is none.
+    #[inline]
     pub(super) fn open_outbox(
         &mut self,
         fds: &mut dyn Descriptors,
         slot: u16,
     ) -> Result<Option<&ForeignOutbox>> {
-        let id = self.other(slot).id;
-        if self.others[usize::from(slot)].outbox.is_none() {
-            let Some(fd) = fds.outbox(slot, id)? else { return Ok(None) };
-            self.others[usize::from(slot)].outbox = Some(ForeignOutbox::open(&fd)?);
+        if self.other(slot).outbox.is_none() {
+            self.fetch_outbox(fds, slot)?;
         }
         Ok(self.others[usize::from(slot)].outbox.as_ref())
+    }
+
+    #[cold]
+    fn fetch_outbox(&mut self, fds: &mut dyn Descriptors, slot: u16) -> Result<()> {
+        let other = &mut self.others[usize::from(slot)];
+        if let Some(fd) = fds.outbox(slot, other.id)? {
+            other.outbox = Some(ForeignOutbox::open(&fd)?);
+        }
+        Ok(())
     }
 
     /// The header of the message that an entry refers to, if it is still there.

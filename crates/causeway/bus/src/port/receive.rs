@@ -53,6 +53,26 @@ impl Port {
         }
     }
 
+    /// Is there an entry that was not read yet? Fails where [`Port::next`] would for a cell without one.
+    #[inline]
+    pub fn find_entry(&mut self, fds: &mut dyn Descriptors) -> Result<bool> {
+        match ring::look(&*self.order, self.cursor) {
+            Cell::Present(_) => Ok(true),
+            cell => self.no_entry(fds, cell).map(|()| false),
+        }
+    }
+
+    /// There is no entry at the cursor, but this cell.
+    fn no_entry(&mut self, fds: &mut dyn Descriptors, cell: Cell) -> Result<()> {
+        self.check()?;
+        if let Cell::Foreign(word) = cell {
+            return Err(self.broken(fds, Some(Entry::of(word).sender), self.cursor));
+        }
+        // Nobody can know when this member looks again.
+        self.publish_cursor_of_member();
+        Ok(())
+    }
+
     /// Reads the next message that may concern this member into the place of one that has no descriptors any more; false when there is no further entry, and nothing is said of that
     /// place then. Fails if the bus is broken, this member was evicted, or a descriptor that is needed is out of reach.
     pub fn next(&mut self, fds: &mut dyn Descriptors, received: &mut Received) -> Result<bool> {
@@ -60,16 +80,7 @@ impl Port {
             let position = self.cursor;
             let entry = match ring::look(&*self.order, position) {
                 Cell::Present(entry) => entry,
-                Cell::Free(_) => {
-                    self.check()?;
-                    // Nobody can know when this member looks again.
-                    self.publish_cursor_of_member();
-                    return Ok(false);
-                }
-                Cell::Foreign(word) => {
-                    self.check()?;
-                    return Err(self.broken(fds, Some(Entry::of(word).sender), position));
-                }
+                cell => return self.no_entry(fds, cell).map(|()| false),
             };
             let is_taken = self.take(fds, position, entry, received)?;
             self.cursor = position + 1;

@@ -10,14 +10,11 @@ use crate::error::Error;
 use crate::shared::directory::State;
 use crate::shared::filter::SignalTexts;
 use crate::shared::header::{BusHeader, HEADER_BYTES};
-use crate::shared::order::Statistic;
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, BROADCAST, Cell, Cells, Entry, NotAppended};
 
 /// Members that may hold messages of this one, each counted for each message: a bound for large outboxes with many small signals.
 const HOLDERS_MAX: usize = 1 << 20;
-/// Entries that are looked at one by one before the hint is.
-const MANY: u64 = 128;
 
 /// A message to be sent: its bytes, and what of its header the bus needs.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +40,12 @@ impl<'a> Outbound<'a> {
     /// A message of this layout. The texts of its header are not looked at unless it is for all.
     #[inline]
     pub fn of_layout(to: To, sender: u64, layout: &Layout, bytes: &'a [u8]) -> Outbound<'a> {
-        match to {
-            To::All => Outbound::new(to, sender, &layout.header(bytes), bytes),
-            To::Peer { .. } => {
-                let (numbers, header_bytes) = (layout.numbers(bytes), layout.header_bytes());
-                Outbound { to, sender, signal: None, numbers, header_bytes, bytes }
-            }
-        }
+        let signal = match to {
+            To::All => Some(SignalTexts::of_layout(sender, layout, bytes)),
+            To::Peer { .. } => None,
+        };
+        let (numbers, header_bytes) = (layout.numbers(bytes), layout.header_bytes());
+        Outbound { to, sender, signal, numbers, header_bytes, bytes }
     }
 }
 
@@ -153,8 +149,7 @@ impl Port {
                 self.ring_laggards(fds, position);
             }
             self.pass_own(position, entry);
-            self.order.count(self.slot, Statistic::Sent, 1);
-            self.order.count(self.slot, Statistic::SentBytes, bytes.len() as u64);
+            self.order.count_sent(self.slot, bytes.len() as u64);
         }
         self.order.sending(self.slot).store(0, Ordering::Release);
         sent
@@ -162,9 +157,6 @@ impl Port {
 
     fn append(&mut self, fds: &mut dyn Descriptors, entry: Entry) -> std::result::Result<u64, NotSent> {
         self.end = self.end.max(self.cursor);
-        if let Cell::Present(_) = ring::look(&*self.order, self.end + MANY) {
-            ring::skip_to_hint(&*self.order, &mut self.end);
-        }
         let mut has_raised = false;
         loop {
             let (order, directory, slot, id) = (&*self.order, &self.directory, self.slot, self.id);
@@ -259,6 +251,7 @@ impl Port {
     }
 
     /// Wakes the members that a signal is for; returns who holds its space.
+    #[inline(never)]
     fn ring_subscribers(&mut self, fds: &mut dyn Descriptors, signal: usize) -> Holders {
         let mut subscribers = std::mem::take(&mut self.subscribers);
         let slots = subscribers.slots(signal, &self.directory);

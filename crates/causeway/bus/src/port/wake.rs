@@ -169,7 +169,12 @@ impl Port {
     fn rouse(&self, sleepers: &mut Sleepers) {
         let (group, bits) = (self.order.group(sleepers.slot), std::mem::take(&mut sleepers.bits));
         let first = sleepers.slot - sleepers.slot % GROUP_SLOTS;
-        let in_group = (0..GROUP_SLOTS).filter(|place| bits & 1 << place != 0);
+        let mut left = bits;
+        let in_group = std::iter::from_fn(|| {
+            let place = left.trailing_zeros() as u16;
+            left &= left.wrapping_sub(1);
+            (place < GROUP_SLOTS).then_some(place)
+        });
         let marks =
             in_group.map(|place| (self.order.armed(first + place), sleepers.values[usize::from(place)]));
         ring::rouse(group, || order::wake(group, bits), marks);

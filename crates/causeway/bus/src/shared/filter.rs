@@ -7,7 +7,7 @@
 
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::rule::{ArgMatch, MatchRule, PathMatch};
-use causeway_dbus_wire::wire::{Arg, Args, Header, Kind, names};
+use causeway_dbus_wire::wire::{Arg, Args, Header, Kind, Layout, names};
 
 use super::AUTHORITY_ID;
 use super::unique_name::unique_number;
@@ -55,8 +55,7 @@ pub struct SignalTexts<'a> {
 impl<'a> SignalTexts<'a> {
     /// The texts of a message.
     pub fn new(sender: u64, header: &Header<'a>, body: &'a [u8]) -> SignalTexts<'a> {
-        // Others are not looked at, however long they are.
-        let is_text = header.signature.starts_with(['s', 'o']);
+        let is_text = may_have_arg0(header.signature);
         let arg0 = match is_text.then(|| Args::for_rules(header, body).next()).flatten() {
             Some(Arg::Text(text) | Arg::Path(text)) => Some(text),
             _ => None,
@@ -64,6 +63,24 @@ impl<'a> SignalTexts<'a> {
         let (interface, member) = (header.interface.unwrap_or(""), header.member.unwrap_or(""));
         SignalTexts { sender, member, path: header.path.unwrap_or(""), interface, arg0 }
     }
+
+    /// The texts of a message of this layout. Its header is put together only for one that may have a first argument.
+    #[inline(never)]
+    pub fn of_layout(sender: u64, layout: &Layout, message: &'a [u8]) -> SignalTexts<'a> {
+        if may_have_arg0(layout.signature(message)) {
+            let header = layout.header(message);
+            return SignalTexts::new(sender, &header, &message[header.header_bytes..]);
+        }
+        let (path, interface, member) =
+            (layout.path(message), layout.interface(message), layout.member(message));
+        let text = Option::unwrap_or_default;
+        SignalTexts { sender, member: text(member), path: text(path), interface: text(interface), arg0: None }
+    }
+}
+
+/// Is the first argument one that filters look at? Others are not looked at, however long they are.
+fn may_have_arg0(signature: &str) -> bool {
+    signature.starts_with(['s', 'o'])
 }
 
 /// What filters look at in a signal, with hashes.
@@ -347,6 +364,23 @@ mod tests {
         assert!(others.clone().count() < 200, "{}", others.count());
         rules.push("path_namespace='/one_too_many'".parse().unwrap());
         assert!(decide(&Filter::new(&rules, |_| None), &signal("/elsewhere", "a.b", "M", "x")));
+    }
+
+    #[test]
+    fn the_texts_of_a_signal_are_the_same_by_its_layout() {
+        let body =
+            |body: Body| Builder::signal("/a/b", "a.b", "M").sender(":1.7").body(body).build(3).unwrap();
+        for (message, arg0) in [
+            (body(Body::default()), None),
+            (body(Body::default().text("one").u32(2)), Some("one")),
+            (body(Body::default().u32(2).text("one")), None),
+            (body(Body::default().blob(b"bytes")), None),
+        ] {
+            let header = Header::parse(&message).unwrap();
+            let texts = SignalTexts::new(9, &header, &message[header.header_bytes..]);
+            assert_eq!((texts.path, texts.interface, texts.member, texts.arg0), ("/a/b", "a.b", "M", arg0));
+            assert_eq!(SignalTexts::of_layout(9, &Layout::of(&header, &message), &message), texts);
+        }
     }
 
     #[test]

@@ -70,6 +70,9 @@ pub enum Statistic {
     Incomplete,
 }
 
+/// How many there are.
+const STATISTICS: usize = Statistic::Incomplete as usize + 1;
+
 /// The bus is broken: whose entry or message made no sense, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
@@ -234,19 +237,28 @@ impl OrderLog {
     /// Adds to a statistic of an own line.
     #[inline]
     pub fn count(&self, slot: u16, which: Statistic, by: u64) {
-        let word = self.own_statistic(slot, which as usize);
-        word.store(word.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+        add(&self.own_statistics(slot)[which as usize], by);
     }
 
-    /// Sets a statistic of an own line.
+    /// Counts a message of an own line that was sent.
     #[inline]
-    pub fn set_statistic(&self, slot: u16, which: Statistic, value: u64) {
-        self.own_statistic(slot, which as usize).store(value, Ordering::Relaxed);
+    pub fn count_sent(&self, slot: u16, bytes: u64) {
+        let statistics = self.own_statistics(slot);
+        add(&statistics[Statistic::Sent as usize], 1);
+        add(&statistics[Statistic::SentBytes as usize], bytes);
     }
 
+    /// Shows in an own line how many calls are open, and whose end ends them.
     #[inline]
-    fn own_statistic(&self, slot: u16, index: usize) -> &AtomicU64 {
-        self.memory.atomic_u64(self.in_line(slot, line::STATISTICS) + index * 8)
+    pub fn show_calls(&self, slot: u16, waiting_for: u64, open: u64) {
+        self.waiting_for(slot).store(waiting_for, Ordering::Release);
+        self.own_statistics(slot)[Statistic::CallsOpen as usize].store(open, Ordering::Relaxed);
+    }
+
+    /// All statistics of an own line: they are inside the memory or not as a whole, which is checked once.
+    #[inline]
+    fn own_statistics(&self, slot: u16) -> &[AtomicU64] {
+        self.memory.atomic_u64s(self.in_line(slot, line::STATISTICS), STATISTICS)
     }
 
     /// Any word of a line, for display.
@@ -267,9 +279,7 @@ impl OrderLog {
         self.evicted(slot).store(0, Ordering::Relaxed);
         self.sending(slot).store(0, Ordering::Relaxed);
         self.waiting_for(slot).store(0, Ordering::Relaxed);
-        for index in 0..=Statistic::Incomplete as usize {
-            self.own_statistic(slot, index).store(0, Ordering::Relaxed);
-        }
+        self.own_statistics(slot).iter().for_each(|statistic| statistic.store(0, Ordering::Relaxed));
         self.cursor(slot).store(cursor, Ordering::Release);
     }
 
@@ -308,6 +318,12 @@ impl OrderLog {
             Err(before) => Broken::of(before).unwrap_or(broken),
         }
     }
+}
+
+/// Adds to a word that no other thread writes.
+#[inline]
+fn add(word: &AtomicU64, by: u64) {
+    word.store(word.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
 /// Wakes the threads that sleep on the word of a group with one of these bits. It fails only where one sleeps there in

@@ -142,7 +142,12 @@ pub fn append(
     loop {
         let position = *end;
         match look(cells, position) {
-            Cell::Present(_) => *end = position + 1,
+            Cell::Present(_) => {
+                *end = position + 1;
+                if is_one_in(*end, HINT_AFTER) {
+                    skip_to_hint(cells, end);
+                }
+            }
             Cell::Foreign(_) if is_out() => return Err(NotAppended::Out),
             Cell::Foreign(word) => return Err(NotAppended::Foreign { position, word }),
             Cell::Free(seen) => {
@@ -171,6 +176,8 @@ pub fn append(
 
 /// Entries between two stores of the hint at most.
 const HINT_EVERY: u64 = 64;
+/// Entries that are looked at one by one, at most, before the hint is.
+const HINT_AFTER: u64 = 128;
 
 /// Moves `end` on to the hint, if that is plausible: it is not far, and the entry there is of its lap.
 pub fn skip_to_hint(cells: &impl Cells, end: &mut u64) {
@@ -366,6 +373,41 @@ mod tests {
             Err(NotAppended::Foreign { position: 0, word: 0x1234_0000_0000_0000 })
         ));
         assert_eq!(append(&heap, &mut 0, entry, || true), Err(NotAppended::Out));
+    }
+
+    /// A log that counts looks at its entries.
+    struct Counting(Heap, std::cell::Cell<u64>);
+
+    impl Cells for Counting {
+        fn capacity(&self) -> u64 {
+            self.0.capacity()
+        }
+        fn entry(&self, position: u64) -> &AtomicU64 {
+            self.1.set(self.1.get() + 1);
+            self.0.entry(position)
+        }
+        fn hint(&self) -> &AtomicU64 {
+            self.0.hint()
+        }
+        fn limit(&self) -> &AtomicU64 {
+            self.0.limit()
+        }
+    }
+
+    #[test]
+    fn one_who_has_not_looked_for_long_finds_the_end_by_the_hint() {
+        let log = Counting(Heap::new(1 << 16), std::cell::Cell::default());
+        let entry = Entry { sender: 1, destination: 2, place: 3 };
+        let mut end = 0;
+        (0..50_000).for_each(|position| assert_eq!(append(&log, &mut end, entry, || false), Ok(position)));
+        for from in [0, 1, 20_000, 49_999] {
+            let mut behind = from;
+            let before = log.1.get();
+            assert_eq!(append(&log, &mut behind, entry, || false), Ok(end));
+            end += 1;
+            let looks = log.1.get() - before;
+            assert!(looks <= HINT_AFTER + HINT_EVERY + 3, "{looks} looks from {from} on");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::names::Change;
 use crate::quota::Resource;
 
 /// So many that wait for a name are one step of its next owner.
-const CLAIMS: usize = 512;
+pub(super) const CLAIMS: usize = 512;
 
 /// The end of a member, as far as it has been told.
 #[derive(Debug)]

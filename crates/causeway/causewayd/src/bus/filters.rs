@@ -13,7 +13,7 @@ use super::{Action, Bus, DRIVER, DirectoryUpdate};
 use crate::member::MemberId;
 
 /// So many rules are made a filter at once.
-const FEW: usize = 128;
+pub(super) const FEW: usize = 128;
 /// A filter of more is made again when one rule of so many has gone.
 const REMOVED: usize = 16;
 /// Members of which the rules name one sender, and whose filters are made again in one turn in any case.

@@ -13,8 +13,11 @@ mod reload;
 mod report;
 mod route;
 mod services;
+mod showing;
 mod start;
 mod systemd;
+#[cfg(test)]
+mod tests;
 mod waiters;
 mod work;
 
@@ -336,11 +339,12 @@ impl Bus {
     /// Time has passed: calls and starts may have come to their end.
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
-        while self.step(0)
-            && let Some(call) = self.calls.expire(now)
-        {
+        // One at least, however busy the turn was.
+        while let Some(call) = self.calls.expire(now) {
             self.no_reply(call, NO_REPLY_IN_TIME);
-            self.step(TOLD);
+            if !self.step(TOLD) {
+                break;
+            }
         }
         self.expire_starts();
         self.answer_lookups();

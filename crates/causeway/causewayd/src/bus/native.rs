@@ -17,7 +17,7 @@ use super::filters::Wide;
 use super::{Action, Bus, RoutedMessage};
 use crate::calls::Call;
 use crate::error;
-use crate::member::{Carrier, MemberId, Stage};
+use crate::member::{Carrier, MemberId};
 use crate::message::Message;
 use crate::quota::Resource;
 
@@ -72,6 +72,8 @@ enum Entry {
 pub struct Native {
     /// Where members join; nothing if none can.
     pub(super) path: Option<PathBuf>,
+    /// Do they see everything by now?
+    pub(super) is_shown: bool,
     /// Does anybody read the log?
     is_read: bool,
     entry: Entry,
@@ -81,18 +83,14 @@ pub struct Native {
     pub(super) wide: FxHashMap<MemberId, Wide>,
 }
 
-impl Bus {
-    /// Native members can join here from now on. Shows them everything.
-    pub fn serve_natively(&mut self, path: &Path) {
-        self.native = Native { path: Some(path.to_owned()), ..Native::default() };
-        let active = self.members.iter().filter(|(_, member)| member.stage == Stage::Active);
-        let arrived: Vec<DirectoryUpdate> = active.map(|(id, _)| DirectoryUpdate::Arrived(*id)).collect();
-        let names = self.names.after("").map(|name| DirectoryUpdate::Name(Rc::clone(name)));
-        arrived.into_iter().chain(names.collect::<Vec<_>>()).for_each(|update| self.update_directory(update));
-        let members: Vec<MemberId> = self.members.keys().copied().collect();
-        members.into_iter().for_each(|id| self.renew_filter(id));
+impl Native {
+    /// Members join at this place, and see nothing yet.
+    pub(super) fn at(path: &Path) -> Native {
+        Native { path: Some(path.to_owned()), ..Native::default() }
     }
+}
 
+impl Bus {
     /// The log has ended, and with it all native members. They are gone without further words in the log.
     pub fn end_natively(&mut self) {
         self.native = Native::default();

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use causeway_dbus_wire::wire::Body;
 
 use super::waiters::Outcome;
+use super::work::TOLD;
 use super::{Action, Bus, DRIVER};
 use crate::activation::{ALL, ALREADY_RUNNING, Phase, Waiting};
 use crate::log::log;
@@ -14,8 +15,6 @@ use crate::service_file::Services;
 
 /// Names that a thread looks up at once.
 const MOST_NAMES: usize = 1024;
-/// Names whose files have been read and that are answered in one turn of the loop.
-const MOST_ANSWERS: usize = 64;
 
 /// Files of services that are read, and the names for which they are.
 #[derive(Debug)]
@@ -117,13 +116,15 @@ impl Bus {
         self.settle();
     }
 
-    /// Answers who waits for names that were looked up, as many as one turn may take.
+    /// Answers who waits for names that were looked up, as far as the steps of this turn go.
     pub(super) fn answer_lookups(&mut self) {
-        for _ in 0..MOST_ANSWERS {
-            let Some(name) = self.known.found.pop_front() else { break };
+        while let Some(name) = self.known.found.pop_front() {
             // What waited for it may have ended meanwhile.
             if self.starts.phase(&name) == Some(&Phase::LookedUp) {
                 self.answer_lookup(&name);
+            }
+            if !self.step(TOLD) {
+                break;
             }
         }
         self.look_up();

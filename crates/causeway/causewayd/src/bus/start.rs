@@ -1,10 +1,12 @@
 //! Messages to names that nobody has yet, and the programs that will.
 
 use std::ffi::{OsStr, OsString};
+use std::rc::Rc;
 
 use super::waiters::Outcome;
+use super::work::{ENTRY, PARTS, TOLD, Work};
 use super::{Action, Bus, RoutedMessage};
-use crate::activation::{ALL, Phase, Waiting, Wants};
+use crate::activation::{ALL, Phase, Seen, Waiting, Wants};
 use crate::error;
 use crate::limit::Reached;
 use crate::log::log;
@@ -21,8 +23,25 @@ pub enum Ended {
     Signaled(i32),
 }
 
-/// Starts whose time is over that are ended in one turn of the loop.
-const MOST_EXPIRED: usize = 64;
+/// Messages for a service that monitors have seen up to here, in parts: there may be tens of thousands.
+#[derive(Debug)]
+struct Unseen {
+    name: Rc<str>,
+    seen: Seen,
+}
+
+impl Work for Unseen {
+    fn go_on(&mut self, bus: &mut Bus) -> bool {
+        for _ in 0..PARTS {
+            let Some(waiting) = bus.starts.next_unseen(&self.name, &mut self.seen) else { return true };
+            bus.show(&waiting);
+            if !bus.step(ENTRY) || !bus.is_first() {
+                break;
+            }
+        }
+        false
+    }
+}
 
 impl Bus {
     /// Lets a message wait for the service that provides its destination, or for the start that it asks for.
@@ -86,14 +105,7 @@ impl Bus {
 
     /// Shows what waits for a service to monitors that have not seen it.
     pub(super) fn show_waiting(&mut self, name: &str) {
-        let mark = |waiting: &mut Waiting| {
-            let before = waiting.clone();
-            waiting.is_shown = true;
-            before
-        };
-        let unseen = self.starts.waiting(name).filter(|waiting| !waiting.is_shown);
-        let waiting: Vec<Waiting> = unseen.map(mark).collect();
-        waiting.iter().for_each(|waiting| self.show(waiting));
+        self.begin(Unseen { name: name.into(), seen: Seen::default() });
     }
 
     /// Has a service started whose file was found, for the first that waits for it.
@@ -128,6 +140,7 @@ impl Bus {
         }
         log(&format!("starting {name} for {whom}: {}", command[0]));
         let environment = self.starter_environment();
+        self.step(environment.len());
         if let Some(number) = self.starts.advance(name, Phase::Program) {
             self.act(Action::Start { number, command, environment });
         }
@@ -170,8 +183,7 @@ impl Bus {
     }
 
     pub(super) fn expire_starts(&mut self) {
-        for _ in 0..MOST_EXPIRED {
-            let Some(name) = self.starts.expired(self.now) else { return };
+        while let Some(name) = self.starts.expired(self.now) {
             let (time, phase) = (self.config.limits.service_start.as_millis(), self.starts.phase(&name));
             let what = match phase {
                 Some(Phase::LookedUp) if *name == *ALL => "the files of services have not been read".into(),
@@ -188,6 +200,9 @@ impl Bus {
             }
             let why = format!("{what} within {time} ms (service_start_timeout)");
             self.fail_start(&name, error::TIMED_OUT, &why, &why);
+            if !self.step(TOLD) {
+                break;
+            }
         }
     }
 

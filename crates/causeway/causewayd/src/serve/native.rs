@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::shared::filter::Filter;
 use causeway_bus::{
-    Appended, Authority, AuthorityOptions, Error, Event, PeerId, Process, Ticket, TransferRef,
+    Appended, Authority, AuthorityOptions, Error, Event, MessageFile, PeerId, Process, Ticket, TransferRef,
 };
 use rustix::event::epoll::{self, EventFlags};
 
@@ -58,7 +58,10 @@ pub struct Native {
     /// The time in this turn for messages of native members.
     slice: Slice,
     /// What of the first message that waits was staged already.
-    transfer: Option<TransferRef>,
+    pub(super) transfer: Option<TransferRef>,
+    /// The copy of it that is being made, and whether that went on in this turn.
+    pub(super) copy: Option<MessageFile>,
+    pub(super) has_copied: bool,
     /// The bus still passes a message that was read from the log.
     is_passing: bool,
 }
@@ -105,9 +108,17 @@ impl Server {
 
     fn carry_members(&mut self, authority: Authority, place: NativePlace, options: AuthorityOptions) {
         self.bus.serve_natively(&place.path);
-        let (queue, slice) = (VecDeque::new(), Slice::default());
-        self.native =
-            Some(Native { authority, place, options, queue, slice, transfer: None, is_passing: false });
+        self.native = Some(Native {
+            authority,
+            place,
+            options,
+            queue: VecDeque::new(),
+            slice: Slice::default(),
+            transfer: None,
+            copy: None,
+            has_copied: false,
+            is_passing: false,
+        });
         self.run_actions();
     }
 
@@ -161,14 +172,15 @@ impl Server {
         if self.is_read_natively()
             && let Some(native) = &mut self.native
         {
-            native.slice = Slice::default();
+            (native.slice, native.has_copied) = (Slice::default(), false);
             native.authority.wake_up();
         }
     }
 
     /// Processes join, ask for descriptors, leave.
     pub(super) fn serve_members(&mut self) {
-        let Some(native) = &mut self.native else { return };
+        // Who joins sees everything at once.
+        let Some(native) = self.native.as_mut().filter(|_| self.bus.is_shown_natively()) else { return };
         let events = match native.authority.dispatch() {
             Ok(events) => events,
             Err(error) => return self.end_natively(&error),
@@ -301,6 +313,9 @@ impl Server {
                 Receiver::One(id) => Some(id.0),
                 Receiver::Bus => Some(causeway_bus::AUTHORITY_ID),
             };
+            if !self.is_ready(to, &message) {
+                return self.requeue(Step::Do(Action::Append { from, to, message }));
+            }
             let Some(transfer) = self.stage(from, to, &message) else { continue };
             let Some(native) = &mut self.native else { return };
             match native.authority.append(from.map(|from| from.0), to_peer, message.bytes(), transfer) {

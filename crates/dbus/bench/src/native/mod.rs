@@ -145,7 +145,7 @@ impl Member {
                 _ => connection.next_now().map_err(failed)?,
             };
             match received {
-                Some(Incoming::Signal(message)) if message.header().interface != Some(INTERFACE) => {}
+                Some(Incoming::Signal(message)) if message.interface() != Some(INTERFACE) => {}
                 Some(received) => break received,
                 None if connection.prepare_to_wait() => {
                     causeway_os::process::poll(&[connection.as_fd()], None)?;
@@ -220,7 +220,7 @@ impl Connected for Member {
 pub fn next(connection: &mut Connection) -> io::Result<Incoming> {
     loop {
         match connection.next(None).map_err(failed)? {
-            Some(Incoming::Signal(message)) if message.header().interface != Some(INTERFACE) => {}
+            Some(Incoming::Signal(message)) if message.interface() != Some(INTERFACE) => {}
             Some(incoming) => return Ok(incoming),
             None => {}
         }

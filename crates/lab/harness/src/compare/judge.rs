@@ -12,6 +12,7 @@ use weighbridge_stats::verdict::{
 };
 use weighbridge_stats::{median, verdict::DEFAULT_MARGIN};
 
+use super::builds::Builds;
 use crate::summary::{self, ends};
 
 /// Below so many sets there is no interval; for a verdict there must be [`FEWEST_SETS`].
@@ -72,6 +73,8 @@ pub(super) struct Judged {
     /// Median counts per operation.
     pub(super) per_op: [Option<PerOp>; 2],
     pub(super) system_calls: [Option<SystemCalls>; 2],
+    /// Builds of both sides, where they are different ones.
+    pub(super) builds: Option<[u32; 2]>,
     /// Sets that gave no ratio.
     pub(super) failed_sets: usize,
     /// What else has to be said.
@@ -101,15 +104,24 @@ impl Judged {
             }
         }
         let log_ratios: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
+        let builds = Builds::of(sets);
+        let evidence = match &builds {
+            Some(builds) if builds.are_several() => Evidence::grouped(&log_ratios, &builds.of_sets),
+            _ => Evidence::paired(log_ratios.clone()),
+        };
         Judged {
             case,
             labels,
             unit,
-            evidence: Evidence::paired(log_ratios.clone()).correlated(correlation),
+            evidence: evidence.correlated(correlation),
             log_ratios,
             control: Evidence::paired(sets.iter().filter_map(|set| set.control_log_ratio).collect())
                 .correlated(correlation),
-            values: [0, 1].map(|side| of_side(side).map(|of| of.value).collect()),
+            values: [0, 1].map(|side| {
+                let values: Vec<f64> = of_side(side).map(|of| of.value).collect();
+                builds.as_ref().map_or_else(|| values.clone(), |builds| builds.levelled(side, &values))
+            }),
+            builds: builds.as_ref().map(Builds::counts),
             per_op: [0, 1].map(per_op),
             system_calls: [None, None],
             failed_sets,
@@ -117,21 +129,31 @@ impl Judged {
         }
     }
 
+    /// How many sets gave a ratio.
+    fn sets(&self) -> usize {
+        self.log_ratios.len()
+    }
+
+    /// Has a side several builds, so that pairs of them are the units?
+    fn has_several_builds(&self) -> bool {
+        self.builds.is_some_and(|builds| builds.iter().any(|count| *count > 1))
+    }
+
     /// What A against itself would show with as many sets as B against A has.
     fn resolution(&self) -> Option<f64> {
-        let sets = Some(self.evidence.units()).filter(|sets| *sets > 0)?;
+        let sets = Some(self.sets()).filter(|sets| *sets > 0)?;
         Some(Resolution::of(&self.control)?.with_sets(sets))
     }
 
     /// Are there enough sets for a verdict, and enough with a second A to void it?
     fn has_enough_sets(&self) -> bool {
-        self.evidence.units().min(self.control.units()) >= FEWEST_SETS
+        self.sets().min(self.control.units()) >= FEWEST_SETS
     }
 
     /// The margin that counts.
     fn margin(&self, asked: f64) -> f64 {
         match Resolution::of(&self.control) {
-            Some(resolution) if self.evidence.units() > 0 => resolution.margin(asked, self.evidence.units()),
+            Some(resolution) if self.sets() > 0 => resolution.margin(asked, self.sets()),
             _ => asked,
         }
     }
@@ -140,7 +162,7 @@ impl Judged {
 /// May one stop measuring a case, one of so many? Only at a look; a difference must hold whatever the other cases come to, and
 /// costs must be the same within the margin that was asked for.
 pub(super) fn is_clear(case: &Judged, rules: Rules, looks: &Looks, cases: usize) -> bool {
-    let sets = case.evidence.units();
+    let sets = case.sets();
     let margin = case.margin(rules.margin);
     let interval = case.evidence.interval(CONFIDENCE);
     if !matches!(looks.look(sets), Look::At { .. }) || !case.has_enough_sets() {
@@ -253,9 +275,11 @@ fn case_verdict(
     rules: Rules,
     cases: usize,
 ) -> CaseVerdict {
-    let sets = case.evidence.units();
+    let sets = case.sets();
     let margin = case.margin(rules.margin);
     let mut remarks = case.remarks.clone();
+    // Of the interval: pairs of builds, where there are several.
+    let units = case.evidence.units();
     let looked = (sets >= FEWEST_FOR_INTERVAL).then(|| case.evidence.interval(CONFIDENCE)).flatten();
     let holds = claim.is_some_and(|claim| claim.holds);
     let interval = match claim.and_then(|claim| claim.interval) {
@@ -266,7 +290,7 @@ fn case_verdict(
         }),
         _ => looked,
     };
-    let mut found = match (verdict(interval, margin, sets), verdict(interval, rules.margin, sets)) {
+    let mut found = match (verdict(interval, margin, units), verdict(interval, rules.margin, units)) {
         // Within what the machine resolves, and not within what was asked for.
         (Verdict::Equivalent, Verdict::Inconclusive { settled_by }) => Verdict::Inconclusive { settled_by },
         (Verdict::Equivalent, Verdict::Regressed(_) | Verdict::Improved(_)) => {
@@ -275,7 +299,15 @@ fn case_verdict(
         (found, _) => found,
     };
     found = unless_by_chance(found, holds, &mut remarks);
-    found = said(rules.apply(found, interval, margin, sets), found, &mut remarks);
+    found = said(rules.apply(found, interval, margin, units), found, &mut remarks);
+    if case.has_several_builds()
+        && let Verdict::Inconclusive { settled_by: Some(pairs) } = found
+    {
+        remarks.push(format!(
+            "the interval is that of {units} pairs of builds: about {pairs} builds a side would settle it"
+        ));
+        found = Verdict::Inconclusive { settled_by: None };
+    }
     if found == Verdict::Equivalent && has_two_groups(&case.log_ratios, margin) {
         remarks.push("the sets fall into two groups that are further apart than the margin, so the sides are not called equivalent".into());
         found = Verdict::Inconclusive { settled_by: None };
@@ -312,6 +344,7 @@ fn case_verdict(
     CaseVerdict {
         ratio: case.evidence.ratio(),
         failed_sets: case.failed_sets as u32,
+        builds: case.builds,
         margin,
         minimum_detectable_effect: rules.detectable(&case.evidence, margin),
         slow_starts_not_excluded: slow_starts(&case.log_ratios, margin).map(|slow| slow.not_excluded),
@@ -352,6 +385,7 @@ mod tests {
             log_ratios: (0..sets).map(|i| ratio.ln() + noise(i)).collect(),
             control: Evidence::paired((0..sets).map(|i| control.ln() + noise(i + 3)).collect()),
             values: [values(1.0), values(ratio)],
+            builds: None,
             per_op: [None, None],
             system_calls: [None, None],
             failed_sets: 0,

@@ -4,6 +4,7 @@
 //! itself shows is what this machine cannot tell apart. Each case is looked at when it has as many sets as
 //! [`Looks`] says, and is closed when its verdict is clear.
 
+mod builds;
 mod judge;
 pub mod machine;
 mod records;
@@ -27,6 +28,8 @@ use crate::rounds::{self, Extent, InRounds};
 use crate::session::{Ended, Sink};
 
 use crate::set::NoSet;
+pub use builds::Build;
+use builds::{Turns, start_of, within_pairs};
 use judge::{Judged, judge};
 pub use judge::{Rules, failed_too_often};
 use machine::MachineSettings;
@@ -39,6 +42,8 @@ pub struct Side {
     pub label: String,
     /// How its peers are started.
     pub start: PeerStart,
+    /// Builds from which they are started, of one source and in turn; empty where both sides are one program.
+    pub builds: Vec<Build>,
     /// Settings of the whole machine.
     pub sysctls: Vec<machine::Sysctl>,
 }
@@ -91,6 +96,7 @@ const FAILURES_TO_CLOSE: usize = 3;
 struct Open {
     pair: Pair,
     sets: Vec<ComparedSet>,
+    turns: Turns,
     /// Failed sets of A and of B.
     failed: [usize; 2],
     last_failure: Option<String>,
@@ -107,6 +113,7 @@ impl Open {
         Open {
             pair,
             sets: Vec::new(),
+            turns: Turns::default(),
             failed: [0; 2],
             last_failure: None,
             is_open: true,
@@ -182,7 +189,8 @@ impl<'a> Comparison<'a> {
             return true;
         }
         for (side, case) in [&open.pair.a, &open.pair.b].into_iter().enumerate() {
-            match self.coordinator.count_calls(case, &self.sides[side].start) {
+            let (start, _) = start_of(&self.sides[side].builds, &self.sides[side].start, 0);
+            match self.coordinator.count_calls(case, &start) {
                 Counted::Interrupted => return false,
                 Counted::Calls(calls) => open.system_calls[side] = Some(calls),
                 Counted::Threads => {}
@@ -194,7 +202,7 @@ impl<'a> Comparison<'a> {
 
     /// That of neighboring sets, over all cases.
     fn correlation(&self) -> f64 {
-        let of_case = |open: &Open| open.sets.iter().map(|set| set.log_ratio).collect::<Vec<_>>();
+        let of_case = |open: &Open| within_pairs(&open.sets);
         pooled_lag1(&self.cases.iter().map(of_case).collect::<Vec<_>>()).unwrap_or(0.0)
     }
 
@@ -230,10 +238,14 @@ impl InRounds for Comparison<'_> {
         let began = Instant::now();
         let count = self.cases.len();
         let open = &mut self.cases[index];
-        let starts = [&self.sides[0].start, &self.sides[1].start];
+        let pairs = self.sides.iter().map(|side| side.builds.len()).max().unwrap_or(0);
+        let pair = open.turns.next(pairs, &mut self.random);
+        let [a, b] = &self.sides;
+        let [(a, build_of_a), (b, build_of_b)] = [a, b].map(|side| start_of(&side.builds, &side.start, pair));
         let planned = set::Planned {
             pair: &open.pair,
-            starts,
+            starts: [&a, &b],
+            builds: [build_of_a, build_of_b],
             number: open.sets.len(),
             has_control: has_control(open.attempts()),
             timing: self.settings.timing,

@@ -18,6 +18,8 @@ use crate::summary;
 pub(super) struct Planned<'a> {
     pub(super) pair: &'a Pair,
     pub(super) starts: [&'a PeerStart; 2],
+    /// The digest of the build of each side, where they are different ones.
+    pub(super) builds: [Option<&'a str>; 2],
     pub(super) number: usize,
     pub(super) has_control: bool,
     pub(super) timing: Timing,
@@ -104,7 +106,7 @@ impl Planned<'_> {
         let measured = measured.into_iter().map(|(_, measured)| measured);
         let side = |(member, measured): (&Member<'_>, Measured)| SideOfSet {
             slices: Some(set.series(member.party)),
-            ..self.side(member.case, measured)
+            ..self.side(member.party, member.case, measured)
         };
         let sides = members.iter().zip(measured).map(side).collect();
         Ok(self.finished(sides, ratios, Some(slice_ns as f64 / 1e6)))
@@ -134,7 +136,7 @@ impl Planned<'_> {
             if measured.samples.is_empty() {
                 return Err(NoSet::no_figure(party, "no sample was taken"));
             }
-            sides[party] = Some(self.side(case, measured));
+            sides[party] = Some(self.side(Party::Case(party), case, measured));
         }
         let sides: Vec<SideOfSet> = sides.into_iter().flatten().collect();
         let higher_is_better = self.pair.a.pattern.unit.higher_is_better();
@@ -147,10 +149,22 @@ impl Planned<'_> {
         Ok(self.finished(sides, ratios, None))
     }
 
-    fn side(&self, case: &Prepared, measured: Measured) -> SideOfSet {
+    fn side(&self, party: Party, case: &Prepared, measured: Measured) -> SideOfSet {
         let number = self.number as u32;
         let run = summary::run_line(case, measured, number, number);
-        SideOfSet { case: run.case, value: run.value, slices: None, per_op: run.per_op, flags: run.flags }
+        let build = match party {
+            Party::Case(party) => self.builds[side_of(party)].map(String::from),
+            Party::Hub => None,
+        };
+        SideOfSet {
+            case: run.case,
+            build,
+            value: run.value,
+            slices: None,
+            per_op: run.per_op,
+            flags: run.flags,
+            frequencies: run.noise.frequencies,
+        }
     }
 
     fn finished(

@@ -96,6 +96,14 @@ pub trait Endpoint {
     /// record mechanism returns what came, and the pattern compares.
     fn take(&mut self, len: usize) -> io::Result<Self::Rx<'_>>;
 
+    /// How far this end has come in what it receives, as the mechanism itself counts: the number of messages, or the position in a ring
+    /// or a log, which each message of one size moves by as much. 0 where it does not count. Read around a batch and compared with the
+    /// operations that the harness counts; nothing may be counted for it alone.
+    #[inline]
+    fn position(&mut self) -> u64 {
+        0
+    }
+
     /// Touches and locks the memory that messages will lie in. Not being allowed to lock memory is a fact, not an error.
     fn prefault(&mut self) -> io::Result<()> {
         Ok(())

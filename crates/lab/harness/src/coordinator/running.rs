@@ -1,14 +1,14 @@
 //! Peers at work: waiting for them without waking, and finding out what failed first.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_os::process::{self, Child, Exit};
-use weighbridge_probe::counters::{SystemNoise, current_khz};
+use weighbridge_probe::counters::{Frequency, Meter, SystemNoise};
 use weighbridge_record::CpuFrequency;
 
 use super::{Measured, SetOutcome};
@@ -53,8 +53,8 @@ pub(super) struct Running {
     pub(super) parties: Vec<Party>,
     pub(super) spinners: Spinners,
     pub(super) noise: SystemNoise,
-    /// The CPUs of all roles that are pinned.
-    pub(super) cpus: BTreeSet<u32>,
+    /// Of the CPUs of all roles that are pinned.
+    pub(super) meter: Meter,
     /// From the first failure until its cause is looked at.
     pub(super) grace: Duration,
 }
@@ -88,8 +88,8 @@ impl Running {
             Ok(calls) => calls,
             Err(error) => return self.failed(format!("system calls cannot be counted: {error}")),
         };
-        let frequency = |cpu: &u32| Some(CpuFrequency { cpu: *cpu, khz: current_khz(*cpu)? });
-        let frequencies: Vec<CpuFrequency> = self.cpus.iter().filter_map(frequency).collect();
+        let frequency = |Frequency { cpu, khz, is_mean }| CpuFrequency { cpu, khz, is_mean };
+        let frequencies: Vec<CpuFrequency> = self.meter.end().into_iter().map(frequency).collect();
         let noise = SystemNoise::read().since(&self.noise);
         let (elapsed, now_ns) = (began.elapsed(), causeway_os::clock::now_ns());
         let mut roles: Vec<Vec<RoleReport>> = self.parties.iter().map(|_| Vec::new()).collect();

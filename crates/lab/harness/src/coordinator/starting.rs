@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use causeway_os::process::{Child, Spawn};
 use causeway_os::{sched, socket};
-use weighbridge_probe::counters::SystemNoise;
+use weighbridge_probe::counters::{Meter, SystemNoise};
 
 use super::running::{Party, Peer, Running, State};
 use super::{Coordinator, Deadlines, PeerStart, SliceTiming};
@@ -65,8 +65,8 @@ impl Coordinator<'_> {
         let roles = cases.iter().map(|(case, _)| case.role_names().len()).sum();
         let deadlines = self.deadlines.for_case(largest, roles);
         let grace = deadlines.grace;
-        let cpus = cpus.into_iter().collect();
-        let mut running = Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, cpus, grace };
+        let meter = Meter::begin(&cpus.into_iter().collect(), self.msr);
+        let mut running = Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, meter, grace };
         for (index, (case, start)) in cases.iter().enumerate() {
             let place = |SliceTiming { blocks, slice_ns, seed }| turnstile::Party {
                 index,

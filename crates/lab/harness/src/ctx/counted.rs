@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use weighbridge_probe::counters::{
     EventCounts, ProcessCounters, TaskSwitches, ThreadCounters, ThreadIo, ThreadIoReader, ThreadMigrations,
 };
-use weighbridge_record::Latencies;
+use weighbridge_record::{CameOn, Latencies};
 
-use super::{Ctx, Discarded};
+use super::{Ctx, Discarded, Tally};
 use crate::shared::Step;
 
 /// Where a role runs at one moment.
@@ -38,6 +38,9 @@ pub struct Counted {
     pub ops: u64,
     /// Bytes that arrived here.
     pub received_bytes: u64,
+    /// How far the mechanism came meanwhile in what arrived here, by its own count; absent where it does not count.
+    #[serde(default)]
+    pub position: Option<CameOn>,
     /// What the kernel counted for it.
     #[serde(flatten)]
     pub task: ThreadCounters,
@@ -195,6 +198,20 @@ impl Ctx<'_> {
     pub(super) fn count(&mut self, ops: u64, bytes: u64) {
         self.counted.ops += ops * self.ops_each;
         self.counted.received_bytes += bytes;
+    }
+
+    /// The same of a batch, and what the mechanism counted of it.
+    pub(super) fn count_batch(&mut self, ops: u64, tally: Tally) {
+        self.count(ops, tally.bytes);
+        if let Some(position) = &mut self.counted.position {
+            position.by += tally.came_on;
+        }
+    }
+
+    /// Messages that were checked before anything is timed have brought the mechanism's own count so far: what one operation does to
+    /// it. Nothing is counted where it has not moved.
+    pub fn note_step(&mut self, came_on: u64, messages: u64) {
+        self.counted.position = (came_on > 0).then(|| CameOn { by: 0, each: came_on / messages.max(1) });
     }
 
     /// Adds what was counted since counting began, and stops counting until it begins again.

@@ -11,7 +11,7 @@ use std::io;
 use hdrhistogram::Histogram;
 use weighbridge_record::Latencies;
 
-use super::{Batch, Ctx, Expect, Noted, Tally, Time, advance_virtual_time, now_ns};
+use super::{Batch, Ctx, Expect, Noted, Operation, Tally, Time, advance_virtual_time, now_ns};
 use crate::axis::{Axis, Values, choice};
 use crate::params::CaseParams;
 
@@ -204,37 +204,32 @@ impl Ctx<'_> {
         self.params.number(RATE.name).is_some()
     }
 
-    /// As [`Ctx::lead_batches`], with each operation timed by itself, or as many as the case says: `op` does the one with the given sequence number.
-    pub fn lead_each(
-        &mut self,
-        op: impl FnMut(u64, &mut Tally) -> io::Result<()>,
-        expect: impl Expect,
-    ) -> io::Result<()> {
-        self.lead_each_noting(op, expect, |_| Ok(()))
+    /// As [`Ctx::lead_batches`], with each operation timed by itself, or as many as the case says: `operation` is one.
+    pub fn lead_each(&mut self, operation: impl Operation, expect: impl Expect) -> io::Result<()> {
+        self.lead_each_noting(operation, expect, |_| Ok(()))
     }
 
     /// As [`Ctx::lead_each`], and calls `also` after each batch, outside of what is timed.
     pub fn lead_each_noting(
         &mut self,
-        mut op: impl FnMut(u64, &mut Tally) -> io::Result<()>,
+        mut operation: impl Operation,
         expect: impl Expect,
         mut also: impl FnMut(Noted) -> io::Result<()>,
     ) -> io::Result<()> {
         let stopwatch = RefCell::new(Stopwatch::new(self.params, self.time)?);
         let work = |batch: Batch| {
             let mut stopwatch = stopwatch.borrow_mut();
-            let mut tally = Tally::default();
             if !stopwatch.is_on {
-                for sequence in batch.sequences() {
-                    op(sequence, &mut tally)?;
-                }
-                return Ok(tally);
+                return operation.repeat(batch);
             }
+            let from = operation.position();
+            let mut tally = Tally::default();
             for sequence in batch.sequences() {
                 let began_ns = stopwatch.begin(sequence);
-                op(sequence, &mut tally)?;
+                operation.operate(sequence, &mut tally)?;
                 stopwatch.end(began_ns);
             }
+            tally.came_on = operation.position() - from;
             Ok(tally)
         };
         let note = |noted| {

@@ -63,7 +63,7 @@ impl Ctx<'_> {
         self.shared.set_phase(Phase::Over);
         for (index, ((batch, tally), elapsed_ns, spent)) in windows.into_iter().enumerate() {
             check(batch, tally, expect(batch))?;
-            self.count(batch.ops, tally.bytes);
+            self.count_batch(batch.ops, tally);
             if index > 0 {
                 let (ops, bytes, preemptions) = (batch.ops, tally.bytes, spent.involuntary_switches);
                 self.count_sample(ops, spent.cpu_ns, 0);
@@ -130,13 +130,16 @@ impl Ctx<'_> {
             self.shared.publish_batch(index + 1, next);
             if parks {
                 self.take_turn()?;
-                slice_began_ns = self.now_ns();
-                self.shared.begin_slice(index)?;
             }
-            index += 1;
             if counted {
                 self.begin_counting()?;
             }
+            if parks {
+                slice_began_ns = self.now_ns();
+                // Nothing stands between this and the first message: the receiver waits for a sender that has yet to wake up.
+                self.shared.begin_slice(index)?;
+            }
+            index += 1;
             let batch = Batch { first: chunks * chunk_ops, ops: count * chunk_ops };
             let before = ThreadCounters::read();
             let start_ns = self.now_ns();
@@ -145,7 +148,7 @@ impl Ctx<'_> {
             plan.learn(count, elapsed_ns);
             check(batch, tally, expect(batch))?;
             if counted {
-                self.count(batch.ops, tally.bytes);
+                self.count_batch(batch.ops, tally);
             }
             if timed {
                 let (ops, bytes, preemptions) = (batch.ops, tally.bytes, spent.involuntary_switches);

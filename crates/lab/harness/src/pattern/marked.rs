@@ -67,6 +67,11 @@ impl<'a, E: Endpoint> Endpoint for Marked<'a, E> {
         Ok(rx)
     }
 
+    #[inline]
+    fn position(&mut self) -> u64 {
+        self.end.position()
+    }
+
     fn prefault(&mut self) -> io::Result<()> {
         self.end.prefault()
     }

@@ -8,8 +8,8 @@ use super::Pattern;
 use crate::axis::{Axis, Choice, DOSE, choice};
 use crate::contract::{Caps, Endpoint, Unit};
 use crate::counter_check;
-use crate::ctx::{Batch, Ctx, Expect, RATE, Tally, TimedUnit, Warm};
-use crate::dose::{self, Dose};
+use crate::ctx::{Batch, Ctx, Expect, Operation, RATE, Tally, TimedUnit, Warm};
+use crate::dose::{self, InEachOperation, Nothing};
 use crate::params::{CaseParams, Touch};
 use crate::touch;
 
@@ -36,40 +36,70 @@ impl Pattern for Roundtrip {
     const UNIT: Unit = Unit::NanosPer("roundtrip");
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
-        let trip = Trip::new(cx.params, caps);
-        if caps.has(Caps::HARNESS) {
-            return match cx.role {
-                0 => {
-                    dose::fits_one_role(cx.params)?;
-                    let mut dose = cx.dose()?;
-                    trip.lead(end, &mut dose, cx, |_| None)?;
-                    dose::check(dose.as_ref())?;
-                    cx.end_leading()
-                }
-                _ => cx.follow_nothing(),
-            };
+        match cx.dose()? {
+            None => drive_with(end, caps, cx, &mut Nothing),
+            Some(mut dose) => drive_with(end, caps, cx, &mut dose),
         }
-        let mut dose = cx.dose()?;
-        match cx.role {
+    }
+}
+
+/// What one role does, with a dose of which the compiler knows whether it is one.
+fn drive_with<E: Endpoint>(
+    end: &mut E,
+    caps: Caps,
+    cx: &mut Ctx<'_>,
+    dose: &mut impl InEachOperation,
+) -> io::Result<()> {
+    let trip = Trip::new(cx.params, caps);
+    if caps.has(Caps::HARNESS) {
+        return match cx.role {
             0 => {
-                trip.verify_requests(end, FIRST)?;
-                trip.lead(end, &mut dose, cx, |batch| Some(trip.expected(batch, SERVER)))?;
-                dose::check(dose.as_ref())?;
-                trip.verify_requests(end, AFTERWARDS).map_err(afterwards)?;
-                if bounded_by_a_copy(cx.params, caps) {
-                    cx.measure_copy_rate()?;
-                }
+                dose::fits_one_role(cx.params)?;
+                trip.lead(end, dose, cx, |_| None)?;
+                dose.check()?;
                 cx.end_leading()
             }
-            _ => {
-                trip.verify_echoes(end, FIRST)?;
-                let expect = |batch| Some(trip.expected(batch, CLIENT));
-                cx.follow_batches(|batch| trip.echo(end, &mut dose, batch), expect)?;
-                dose::check(dose.as_ref())?;
-                trip.verify_echoes(end, AFTERWARDS).map_err(afterwards)?;
-                cx.end_following()
+            _ => cx.follow_nothing(),
+        };
+    }
+    match cx.role {
+        0 => {
+            trip.counting(end, cx, |end| trip.verify_requests(end, FIRST))?;
+            trip.lead(end, dose, cx, |batch| Some(trip.expected(batch, SERVER)))?;
+            dose.check()?;
+            trip.verify_requests(end, AFTERWARDS).map_err(afterwards)?;
+            if bounded_by_a_copy(cx.params, caps) {
+                cx.measure_copy_rate()?;
             }
+            cx.end_leading()
         }
+        _ => {
+            trip.counting(end, cx, |end| trip.verify_echoes(end, FIRST))?;
+            let expect = |batch| Some(trip.expected(batch, CLIENT));
+            cx.follow_batches(|batch| trip.echo(end, dose, batch), expect)?;
+            dose.check()?;
+            trip.verify_echoes(end, AFTERWARDS).map_err(afterwards)?;
+            cx.end_following()
+        }
+    }
+}
+
+/// The role that leads, one round trip after the other.
+struct Client<'a, E, D> {
+    trip: &'a Trip,
+    end: &'a mut E,
+    dose: &'a mut D,
+}
+
+impl<E: Endpoint, D: InEachOperation> Operation for Client<'_, E, D> {
+    #[inline]
+    fn operate(&mut self, sequence: u64, tally: &mut Tally) -> io::Result<()> {
+        self.dose.before_sending()?;
+        self.trip.request(self.end, sequence, tally)
+    }
+
+    fn position(&mut self) -> u64 {
+        self.end.position()
     }
 }
 
@@ -106,27 +136,28 @@ impl Trip {
     fn lead<E: Endpoint>(
         &self,
         end: &mut E,
-        dose: &mut Option<Dose<'_>>,
+        dose: &mut impl InEachOperation,
         cx: &mut Ctx<'_>,
         expect: impl Expect,
     ) -> io::Result<()> {
-        let mut request = |sequence: u64, tally: &mut Tally| {
-            if let Some(dose) = dose {
-                dose.before_sending()?;
-            }
-            self.request(end, sequence, tally)
-        };
+        let mut client = Client { trip: self, end, dose };
         if cx.times_each() {
-            return cx.lead_each(request, expect);
+            return cx.lead_each(client, expect);
         }
-        let requests = |batch: Batch| {
-            let mut tally = Tally::default();
-            for sequence in batch.sequences() {
-                request(sequence, &mut tally)?;
-            }
-            Ok(tally)
-        };
-        cx.lead_batches(requests, expect, |noted| Ok(noted.elapsed_ns))
+        cx.lead_batches(|batch| client.repeat(batch), expect, |noted| Ok(noted.elapsed_ns))
+    }
+
+    /// Lets the messages that are checked anyway say how far one of them brings the mechanism's own count.
+    fn counting<E: Endpoint>(
+        &self,
+        end: &mut E,
+        cx: &mut Ctx<'_>,
+        verify: impl FnOnce(&mut E) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let from = end.position();
+        verify(end)?;
+        cx.note_step(end.position() - from, self.verify_count());
+        Ok(())
     }
 
     #[inline]
@@ -172,25 +203,28 @@ impl Trip {
     }
 
     #[inline]
-    fn echo<E: Endpoint>(&self, end: &mut E, dose: &mut Option<Dose<'_>>, batch: Batch) -> io::Result<Tally> {
+    fn echo<E: Endpoint>(
+        &self,
+        end: &mut E,
+        dose: &mut impl InEachOperation,
+        batch: Batch,
+    ) -> io::Result<Tally> {
+        let from = end.position();
         let mut tally = Tally::default();
         for sequence in batch.sequences() {
-            if let Some(dose) = dose {
-                dose.before_receiving()?;
-            }
+            dose.before_receiving()?;
             self.receive_request(end, &mut tally)?;
-            if let Some(dose) = dose {
-                dose.before_sending()?;
-            }
+            dose.before_sending()?;
             self.send_reply(end, sequence)?;
         }
+        tally.came_on = end.position() - from;
         Ok(tally)
     }
 
     /// What arrives at both ends in a batch of round trips.
     pub(super) fn expected_both(&self, batch: Batch) -> Tally {
         let (there, back) = (self.expected(batch, CLIENT), self.expected(batch, SERVER));
-        Tally { sum: there.sum.wrapping_add(back.sum), bytes: there.bytes + back.bytes }
+        Tally { sum: there.sum.wrapping_add(back.sum), bytes: there.bytes + back.bytes, came_on: 0 }
     }
 
     /// What arrives in a batch of messages from `side`.

@@ -53,9 +53,12 @@ impl Pattern for Stream {
         }
         let mut store = Store::of(cx.params)?;
         if !is_harness {
+            let from = end.position();
             verify_received(end, cx, FIRST)?;
+            cx.note_step(end.position() - from, verify_count(len));
         }
         let work = |batch: Batch| {
+            let from = end.position();
             let mut tally = Tally::default();
             for _ in batch.sequences() {
                 match &mut store {
@@ -68,6 +71,7 @@ impl Pattern for Stream {
                     }
                 }
             }
+            tally.came_on = end.position() - from;
             Ok(tally)
         };
         cx.drain(chunk_ops, is_unchecked, work, |batch| {

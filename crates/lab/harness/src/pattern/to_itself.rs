@@ -64,13 +64,18 @@ pub(super) fn drive<M: Mechanism>(
         )?;
         return Ok(facts);
     }
+    let position = |near: &mut M::End, far: &mut M::End| near.position() + far.position();
+    let from = position(&mut near, &mut far);
     verify(&trip, &mut near, &mut far, FIRST)?;
+    cx.note_step(position(&mut near, &mut far) - from, trip.verify_count());
     let work = |batch| {
-        there_and_back(batch, |sequence, tally| {
+        let from = position(&mut near, &mut far);
+        let tally = there_and_back(batch, |sequence, tally| {
             trip.send_request(&mut near, sequence)?;
             trip.echo_one(&mut far, sequence, tally)?;
             trip.receive_reply(&mut near, tally)
-        })
+        })?;
+        Ok(Tally { came_on: position(&mut near, &mut far) - from, ..tally })
     };
     cx.lead(work, |batch| Some(trip.expected_both(batch)))?;
     verify(&trip, &mut near, &mut far, AFTERWARDS).map_err(roundtrip::afterwards)?;

@@ -41,6 +41,8 @@ const fn flag(bit: u32) -> u64 {
 }
 /// Always counting, never sharing a counter in turns: a reading is either the true number or none.
 const PINNED: u64 = flag(2);
+/// An event that is no counter of the processor knows no modes to leave out.
+pub(super) const EXCLUDE_NOTHING: u64 = 0;
 const EXCLUDE_KERNEL: u64 = flag(5);
 const EXCLUDE_HYPERVISOR: u64 = flag(6);
 
@@ -93,12 +95,7 @@ impl Events {
 
     /// Reads all counters. No allocation; one system call for each counter that is there.
     pub fn read(&self) -> EventCounts {
-        let count = |fd: &Option<OwnedFd>| {
-            let mut value = [0; 8];
-            // A pinned counter that found no room on the processor reads as the end of the file.
-            let len = rustix::io::read(fd.as_ref()?, &mut value).ok()?;
-            (len == value.len()).then_some(u64::from_ne_bytes(value))
-        };
+        let count = |fd: &Option<OwnedFd>| count(fd.as_ref()?);
         EventCounts {
             migrations: count(&self.migrations),
             cycles: count(&self.cycles),
@@ -134,16 +131,40 @@ fn there(name: &str, opened: io::Result<OwnedFd>, missing: &mut Vec<String>) -> 
     opened.inspect_err(|error| missing.push(format!("{name}: {}", why(error)))).ok()
 }
 
+/// What was counted; `None` where nothing could be.
+pub(super) fn count(fd: &OwnedFd) -> Option<u64> {
+    let mut value = [0; 8];
+    // A pinned counter that found no room on the processor reads as the end of the file.
+    let len = rustix::io::read(fd, &mut value).ok()?;
+    (len == value.len()).then_some(u64::from_ne_bytes(value))
+}
+
+/// For the calling thread.
 fn open(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
-    const CLOSE_ON_EXEC: libc::c_ulong = 8;
     const THIS_THREAD: libc::pid_t = 0;
     const ANY_CPU: libc::c_int = -1;
+    open_for(kind, config, flags, (THIS_THREAD, ANY_CPU))
+}
+
+/// For whatever runs on a CPU.
+pub(super) fn open_on(kind: u32, config: u64, flags: u64, cpu: u32) -> io::Result<OwnedFd> {
+    const ANY_PROCESS: libc::pid_t = -1;
+    open_for(kind, config, flags, (ANY_PROCESS, cpu as libc::c_int))
+}
+
+fn open_for(
+    kind: u32,
+    config: u64,
+    flags: u64,
+    (process, cpu): (libc::pid_t, libc::c_int),
+) -> io::Result<OwnedFd> {
+    const CLOSE_ON_EXEC: libc::c_ulong = 8;
     const NO_GROUP: libc::c_int = -1;
     let attr = Attr { kind, size: size_of::<Attr>() as u32, config, flags, ..Attr::default() };
     // SAFETY: the kernel reads `attr.size` bytes of `attr`.
     let fd = unsafe {
         let call = libc::SYS_perf_event_open;
-        libc::syscall(call, &raw const attr, THIS_THREAD, ANY_CPU, NO_GROUP, CLOSE_ON_EXEC)
+        libc::syscall(call, &raw const attr, process, cpu, NO_GROUP, CLOSE_ON_EXEC)
     };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -152,7 +173,7 @@ fn open(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }
 
-fn why(error: &io::Error) -> String {
+pub(super) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => {
             format!("this machine has no such counter ({error})")

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 mod events;
+mod frequency;
 mod noise;
 mod pressure;
 mod process;
@@ -15,7 +16,8 @@ mod switch;
 mod thread_io;
 
 pub use events::{EventCounts, Events};
-pub use noise::{SystemNoise, current_khz};
+pub use frequency::{Frequency, Meter, Msr};
+pub use noise::SystemNoise;
 pub use pressure::{Throttling, cpu_pressure_ns};
 pub use process::ProcessCounters;
 pub use switch::EventSwitch;

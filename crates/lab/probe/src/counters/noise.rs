@@ -54,12 +54,6 @@ impl SystemNoise {
     }
 }
 
-/// The frequency of a CPU now, in kilohertz, as its driver of frequency scaling tells it; nothing where there is none.
-pub fn current_khz(cpu: u32) -> Option<u64> {
-    let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

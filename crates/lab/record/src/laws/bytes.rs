@@ -9,6 +9,7 @@ pub const MOVED_BY: &str = "moved_by";
 pub(super) fn check(case: &Case, run: &Run, found: &mut Found) {
     sent(case, run, found);
     stream_bytes(case, run, found);
+    messages(case, run, found);
     moved(case, run, found);
     calls(case, run, found);
     lost(case, run, found);
@@ -59,6 +60,28 @@ fn stream_bytes(case: &Case, run: &Run, found: &mut Found) {
             let said = format!("{who} have {bytes} bytes in {ops} messages of {payload} bytes");
             let expected = format!("{} bytes", ops * payload);
             return found.broken(LAW, &run.case, said, expected, DEFECT);
+        }
+    }
+}
+
+/// What each role received is as much as its operations say: bytes of a round trip, counted as they arrived, and how far the mechanism came by
+/// its own count, which no loop of the harness keeps.
+fn messages(case: &Case, run: &Run, found: &mut Found) {
+    const LAW: &str = "messages";
+    let payload =
+        payload_of(case, 0).filter(|_| case.pattern == "roundtrip" && case.has("harness") == Some(false));
+    for role in run.roles.iter().take(case.roles.len()) {
+        let each_bytes = payload.map_or(0, |(_, read)| read);
+        let bytes = payload.map(|_| (role.received_bytes, each_bytes, "bytes arrived"));
+        let position = role
+            .position
+            .map(|position| (position.by, position.each, "is how far its mechanism says that it came"));
+        for (count, each, what) in bytes.into_iter().chain(position) {
+            if count != each * role.ops {
+                let said = format!("{} has counted {} operations, and {count} {what}", role.role, role.ops);
+                let expected = format!("{}, {each} an operation", each * role.ops);
+                return found.broken(LAW, &run.case, said, expected, DEFECT);
+            }
         }
     }
 }

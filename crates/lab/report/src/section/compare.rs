@@ -77,8 +77,23 @@ fn row(of: &CaseVerdict) -> [String; 8] {
     ]
 }
 
+/// What a verdict that claims something does not cover, where the programs of both sides differ.
+fn layout(of: &CaseVerdict) -> &'static str {
+    let claims = !of.is_void() && !of.is_inconclusive();
+    match of.builds.filter(|_| claims) {
+        Some([1, 1]) => "; layout of code not varied",
+        Some([1, _]) => "; layout of A's code not varied",
+        Some([_, 1]) => "; layout of B's code not varied",
+        _ => "",
+    }
+}
+
 /// The verdict with what belongs to it: `regressed beyond 2 %`, `inconclusive; about 27 sets would settle it`.
 pub fn verdict_in_words(of: &CaseVerdict) -> String {
+    format!("{}{}", found_in_words(of), layout(of))
+}
+
+fn found_in_words(of: &CaseVerdict) -> String {
     match (of.beyond_margin, of.settled_by) {
         (Some(true), _) => format!("{} beyond {}", of.verdict, percent(of.margin)),
         (Some(false), _) => format!("{}, size not settled", of.verdict),

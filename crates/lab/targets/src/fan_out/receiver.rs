@@ -19,11 +19,13 @@ pub(super) fn drive(
     for _ in 0..VERIFIED {
         receiver.verify()?;
     }
+    cx.note_step(receiver.next, VERIFIED);
     let burst = burst(params);
     cx.set_ops_each(burst);
     let work = |batch: Batch| {
+        let from = receiver.next;
         receiver.receive_until(VERIFIED + (batch.first + batch.ops) * burst)?;
-        Ok(Tally::default())
+        Ok(Tally { came_on: receiver.next - from, ..Tally::default() })
     };
     cx.follow(work, |_| None)?;
     Ok(receiver.end.facts())

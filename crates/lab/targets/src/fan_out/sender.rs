@@ -115,7 +115,7 @@ fn lead(
         Ok(())
     };
     if cx.has_rate() {
-        cx.lead_each_noting(|sequence, _| turn(sequence), |_| None, note)?;
+        cx.lead_each_noting(|sequence, _: &mut Tally| turn(sequence), |_| None, note)?;
         cx.end_leading()?;
     } else {
         let work = |batch: Batch| batch.sequences().try_for_each(&mut turn).map(|()| Tally::default());

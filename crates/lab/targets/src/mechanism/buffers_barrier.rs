@@ -152,6 +152,11 @@ impl Endpoint for BuffersEnd {
         Ok(unsafe { std::slice::from_raw_parts(at, len) })
     }
 
+    #[inline]
+    fn position(&mut self) -> u64 {
+        self.incoming.count as u64
+    }
+
     fn prefault(&mut self) -> io::Result<()> {
         self.map.prefault()?;
         self.is_locked = self.map.lock().is_ok();

@@ -210,6 +210,12 @@ impl Receiver {
         Ok(Receiver { subscriber, set, wait: params.wait, in_place })
     }
 
+    /// How far it has come in the log, in bytes.
+    #[inline]
+    pub(crate) fn position(&self) -> u64 {
+        self.subscriber.position().0
+    }
+
     #[inline(always)]
     pub(crate) fn take(&mut self) -> io::Result<Read<'_>> {
         if self.wait == Wait::Spin {
@@ -327,6 +333,12 @@ impl Endpoint for CausewayEnd {
     #[inline(always)]
     fn take(&mut self, _len: usize) -> io::Result<Read<'_>> {
         self.receiver.take()
+    }
+
+    /// In the log of the other end.
+    #[inline]
+    fn position(&mut self) -> u64 {
+        self.receiver.position()
     }
 
     fn facts(&self) -> io::Result<Facts> {

@@ -137,6 +137,11 @@ impl Endpoint for ReferenceEnd {
         }
     }
 
+    #[inline]
+    fn position(&mut self) -> u64 {
+        self.subscriber.get_mut().position().0
+    }
+
     fn facts(&self) -> io::Result<Facts> {
         let report = self.publisher.pool_report();
         Ok(Facts::from([

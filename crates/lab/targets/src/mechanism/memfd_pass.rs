@@ -368,6 +368,12 @@ impl Endpoint for PassEnd {
         Ok(PassRx { end: self, map })
     }
 
+    /// Messages that it has released, which bounds what the other end may send.
+    #[inline]
+    fn position(&mut self) -> u64 {
+        self.released
+    }
+
     fn prefault(&mut self) -> io::Result<()> {
         self.credit.prefault()?;
         self.is_locked = self.credit.lock().is_ok();

@@ -236,6 +236,12 @@ impl<D: Doorbell> Endpoint for RingEnd<D> {
         Ok(RingRx { end: self, slot, len })
     }
 
+    /// The number of the last message, which its sender wrote beside it.
+    #[inline]
+    fn position(&mut self) -> u64 {
+        self.emptied
+    }
+
     fn prefault(&mut self) -> io::Result<()> {
         self.map.prefault()?;
         self.is_locked = self.map.lock().is_ok();

@@ -41,7 +41,7 @@ pub(super) fn drive_solo<O: Op>(cx: &mut Ctx<'_>) -> io::Result<Facts> {
     let work = |ops: u64| {
         let sum = run(&mut op, ops)?;
         check(each, ops, sum)?;
-        Ok(Tally { sum, bytes: ops * op_bytes })
+        Ok(Tally { sum, bytes: ops * op_bytes, came_on: 0 })
     };
     cx.lead_alone(work)?;
     note_bus::<O>(cx);

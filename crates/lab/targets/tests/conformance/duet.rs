@@ -1,8 +1,13 @@
 //! Sets: cases that take turns in slices.
 
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::{Measured, SetOutcome, SliceTiming};
 use weighbridge_harness::host::Host;
@@ -12,7 +17,7 @@ use weighbridge_harness::session::{Ended, Session, Settings};
 use weighbridge_harness::{duet, hub};
 use weighbridge_record::{CaseId, Line};
 
-use crate::runs::{coordinator, prepare, prepare_or_skip, trial};
+use crate::runs::{children, coordinator, prepare, prepare_or_skip, trial};
 use crate::search::{Record, SETTINGS};
 
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 10, least_samples: 3, run_ns: 20_000_000_000 };
@@ -58,6 +63,7 @@ pub const TESTS: &[crate::Test] = &[
     ("slow_operations_make_fewer_slices_for_all", slow_operations),
     ("a_party_that_fails_is_named_and_ends_the_set", failing_party),
     ("hubs_of_a_session_meet_and_carry_comparisons", hubs_meet),
+    ("a_set_whose_hub_may_run_elsewhere_is_refused_as_it_is_measured", hub_strays),
 ];
 
 fn three_parties(host: &Host) {
@@ -126,6 +132,68 @@ fn hubs_meet(host: &Host) {
     assert_eq!(comparison.pairs, 8, "as many sets as the hubs met in, not pairs of rounds");
 }
 
+/// Lets the peers of a hub run on every CPU once they have begun. Those of the case have a socket more.
+fn unpin_hub(every: &CpuSet) {
+    for pid in children() {
+        let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let targets: Vec<String> =
+            links.filter_map(|link| Some(fs::read_link(link.path()).ok()?.to_str()?.to_owned())).collect();
+        let sockets = targets.iter().filter(|target| target.starts_with("socket:")).count();
+        // Of the hub the pipes of both directions have come; nothing else has them.
+        let has_memory = targets.iter().any(|target| target.contains("memfd:"));
+        if sockets == 1 && has_memory {
+            let _ = sched_setaffinity(Pid::from_raw(pid), every);
+        }
+    }
+}
+
+fn hub_strays(host: &Host) {
+    if host.topology.cpus.len() < 2 {
+        return eprintln!("skipped: one CPU");
+    }
+    let mut every = CpuSet::new();
+    host.topology.cpus.iter().for_each(|place| every.set(place.cpu as usize));
+    let case = prepare(host, &"roundtrip/unix-stream/64/same-cpu".parse().unwrap()).unwrap();
+    let settings = Settings {
+        budget: Duration::from_secs(60),
+        timing: Timing { run_ns: 200_000_000, ..TIMING },
+        duet: true,
+        ..SETTINGS
+    };
+    let interrupt = Interrupt::install().unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        let is_over = AtomicBool::new(false);
+        let mut lines = Record::default();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    unpin_hub(&every);
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let session =
+                Session::new(settings.clone(), coordinator(host, &interrupt), &interrupt, vec![case.clone()]);
+            let ended = session.run(&mut lines);
+            is_over.store(true, Ordering::Relaxed);
+            ended.unwrap();
+        });
+        let why = |line: &Line| match line {
+            Line::Skipped(skipped) => Some((skipped.step.clone(), skipped.why.clone())),
+            _ => None,
+        };
+        let skipped: Vec<(String, String)> = lines.0.iter().filter_map(why).collect();
+        let is_told = |(step, why): &(String, String)| {
+            step == "conditions" && why.contains("its hub roundtrip/pipe") && why.contains("law `placed`")
+        };
+        if skipped.iter().any(is_told) {
+            return;
+        }
+        seen.push(skipped);
+    }
+    panic!("a hub that may run on every CPU is not refused: {seen:?}");
+}
+
 /// The cases, unless one of them has no place here.
 fn prepare_all(host: &Host, ids: &[CaseId]) -> Option<Vec<Prepared>> {
     ids.iter().map(|id| prepare_or_skip(host, id)).collect()
@@ -137,7 +205,8 @@ fn run_set(host: &Host, cases: &[&Prepared], timing: Timing, slices: SliceTiming
     coordinator(host, &interrupt).run_set(cases, timing, slices)
 }
 
-fn measure(host: &Host, ids: &[CaseId]) -> Option<Vec<Measured>> {
+/// One set of these cases, each of them measured.
+pub fn measure(host: &Host, ids: &[CaseId]) -> Option<Vec<Measured>> {
     measure_with(host, ids, TIMING)
 }
 

@@ -26,6 +26,7 @@ mod limits;
 mod many;
 mod marks;
 mod measured;
+mod memory;
 mod pairs;
 mod primitives;
 mod runs;
@@ -71,6 +72,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
         ("all-to-all", all_to_all::TESTS),
         ("duet", duet::TESTS),
         ("defects", defects::TESTS),
+        ("memory", memory::TESTS),
     ];
     for (group, tests) in of_the_harness {
         trials.extend(runs::named(host, group, tests));

@@ -48,7 +48,8 @@ fn live(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
     let mut host = look_at_host()?;
     let (selected, suite) = scope::select(&args.selection, &mut host)?;
     let prices = args.prices.as_deref().map_or(Ok(Vec::new()), super::explain::prices_of)?;
-    let (a, b) = (sides::read("--a", &args.a)?, sides::read("--b", &args.b)?);
+    let (mut a, mut b) = (sides::read("--a", &args.a)?, sides::read("--b", &args.b)?);
+    sides::settle([&mut a, &mut b])?;
     let (pairs, skipped) = sides::pairs(selected.ids(), [&a, &b], &host);
     if pairs.is_empty() {
         let first = skipped.first().map_or(String::new(), |first| format!(" {}: {}", first.case, first.why));
@@ -72,7 +73,11 @@ fn live(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
             "{sets} sets of each of {cases} cases take about {time}, more than the budget of {budget}; raise --budget, or select fewer cases"
         ));
     }
-    let header = header(args, machine::describe(&host), args.seed.unwrap_or_else(random_seed), Some(&units));
+    let mut header =
+        header(args, machine::describe(&host), args.seed.unwrap_or_else(random_seed), Some(&units));
+    for (name, side) in [("a-builds", &a), ("b-builds", &b)] {
+        header.settings.insert(name.into(), sides::builds(side));
+    }
     if !args.output.of.quiet {
         let placements = pairs.iter().map(|pair| pair.case.placement.as_str());
         resolution::foretold(&header.machine, placements, rules.margin, &Looks::up_to(*units.end()))

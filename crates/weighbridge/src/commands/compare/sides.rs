@@ -1,15 +1,17 @@
 //! What `--a` and `--b` say: settings and programs, and the cases that come of them.
 
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use weighbridge_harness::catalogue::{self, Refusal};
-use weighbridge_harness::compare::{Pair, Side};
+use weighbridge_harness::compare::{Build as Program, Pair, Side};
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::PeerStart;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::plan;
 use weighbridge_record::{CaseId, Skipped};
 
+use super::super::THIS_PROGRAM;
 use super::program::{self, Build};
 use crate::Failure;
 
@@ -20,14 +22,14 @@ pub struct Typed {
     pub side: Side,
     /// Axes that are set in every case.
     axes: Vec<(String, String)>,
-    /// The build of its program, where that is another one.
+    /// What its programs say of themselves, where it has others than this one; all of them say the same.
     build: Option<Build>,
 }
 
 /// Reads the words of one side.
 pub fn read(flag: &str, words: &[String]) -> Result<Typed, Failure> {
     let label = if words.is_empty() { "this program as it is".into() } else { words.join(" ") };
-    let side = Side { label, start: PeerStart::default(), sysctls: Vec::new() };
+    let side = Side { label, start: PeerStart::default(), builds: Vec::new(), sysctls: Vec::new() };
     let mut typed = Typed { side, axes: Vec::new(), build: None };
     for word in words {
         typed.add(word).map_err(|why| Failure::new(format!("{flag} {word}: {why}")))?;
@@ -35,7 +37,62 @@ pub fn read(flag: &str, words: &[String]) -> Result<Typed, Failure> {
     Ok(typed)
 }
 
-const FORM: &str = "a side is the path of another weighbridge, AXIS=VALUE, env:NAME=VALUE, preload:LIBRARY, cgroup:FOLDER or \
+/// Fewest builds of a side that has several: the unit is then the build, and of fewer an interval says nothing.
+const FEWEST_BUILDS: usize = 4;
+
+/// Makes sides of different programs comparable: each has the digest of its builds, and as many of them as the other one, or one. Sides that
+/// are one program have no builds.
+pub fn settle([a, b]: [&mut Typed; 2]) -> Result<(), Failure> {
+    if a.side.builds.is_empty() && b.side.builds.is_empty() {
+        return Ok(());
+    }
+    for typed in [&mut *a, &mut *b] {
+        if typed.side.builds.is_empty() {
+            let error = |error| Failure::new(format!("this program cannot be read: {error}"));
+            let digest = program::digest(Path::new(THIS_PROGRAM)).map_err(error)?;
+            typed.side.builds.push(Program { program: None, digest });
+        }
+    }
+    let counts = [&*a, &*b].map(|typed| typed.side.builds.len());
+    match counts {
+        [1, 1] if a.side.builds[0].digest == b.side.builds[0].digest => {
+            // What they are started from stays; there is one layout.
+            for typed in [a, b] {
+                typed.side.start.program = typed.side.builds.remove(0).program;
+            }
+            Ok(())
+        }
+        [1, 1] => Ok(()),
+        [of_a, of_b] if of_a != of_b && of_a.min(of_b) > 1 => Err(Failure::new(format!(
+            "side A has {of_a} builds and B has {of_b}: builds take turns in pairs, so give as many of both, or one of one of them"
+        ))),
+        [of_a, of_b] if of_a.max(of_b) < FEWEST_BUILDS => Err(Failure::new(format!(
+            "{} builds of a side say nothing of the next one: give at least {FEWEST_BUILDS}, or one (`dist/relink` makes them)",
+            of_a.max(of_b)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A program, or every executable file of a folder.
+fn programs(path: &Path) -> Result<Vec<PathBuf>, String> {
+    if !path.is_dir() {
+        return Ok(vec![path.into()]);
+    }
+    let error = |error: std::io::Error| format!("the folder cannot be read: {error}");
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(error)? {
+        let path = entry.map_err(error)?.path();
+        let metadata = std::fs::metadata(&path).map_err(error)?;
+        if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 {
+            all.push(path);
+        }
+    }
+    all.sort();
+    if all.is_empty() { Err("there is no program in this folder".into()) } else { Ok(all) }
+}
+
+const FORM: &str = "a side is the path of another weighbridge or a folder of builds of it, AXIS=VALUE, env:NAME=VALUE, preload:LIBRARY, cgroup:FOLDER or \
                     sysctl:NAME=VALUE";
 
 impl Typed {
@@ -69,17 +126,34 @@ impl Typed {
             }
             self.axes.push((axis.into(), value.into()));
         } else {
-            if self.build.is_some() {
-                return Err("a side has one program".into());
-            }
             let path = PathBuf::from(word);
             if !path.exists() {
                 return Err(format!("there is no such file; {FORM}"));
             }
-            self.build = Some(program::ask(&path)?);
-            let path = std::fs::canonicalize(path).map_err(|error| error.to_string())?;
-            self.side.start.program = Some(path);
+            for program in programs(&path)? {
+                self.add_program(&program)?;
+            }
         }
+        Ok(())
+    }
+
+    fn add_program(&mut self, path: &Path) -> Result<(), String> {
+        let error = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+        let build = program::ask(path)?;
+        if let Some(first) = self.build.replace(build.clone()).filter(|first| *first != build) {
+            return Err(format!(
+                "the builds of a side are of one source, and {} says that it is {}, where the first one is {}",
+                path.display(),
+                build.join(" "),
+                first.join(" ")
+            ));
+        }
+        let digest = program::digest(path).map_err(error)?;
+        if self.side.builds.iter().any(|other| other.digest == digest) {
+            return Err(format!("{} is the same build as another one of this side", path.display()));
+        }
+        let program = Some(std::fs::canonicalize(path).map_err(error)?);
+        self.side.builds.push(Program { program, digest });
         Ok(())
     }
 
@@ -116,15 +190,42 @@ pub fn pairs<'a>(
     (pairs, skipped)
 }
 
+/// Digest and path of each build of a side.
+pub fn builds(typed: &Typed) -> String {
+    let name = |build: &Program| {
+        let path = build.program.as_deref().map_or("this program".into(), |path| path.display().to_string());
+        format!("{} {path}", build.digest)
+    };
+    typed.side.builds.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
 /// In what the programs of both sides differ.
 pub fn differences(a: &Typed, b: &Typed) -> Vec<String> {
+    let layout = match [a, b].map(|typed| typed.side.builds.len()) {
+        [0, _] | [_, 0] => None,
+        [1, 1] => Some(
+            "layout of code: one build of each side, so where its functions lie is part of each ratio; several builds a side \
+             (dist/relink) make it scatter"
+                .to_owned(),
+        ),
+        [of_a, of_b] => Some(format!(
+            "layout of code: A has {}, B has {}; a pair of them is the unit of each interval",
+            builds_in_words(of_a),
+            builds_in_words(of_b)
+        )),
+    };
     let [a, b] = [a, b].map(|typed| typed.build.clone().unwrap_or_else(program::own));
     ["weighbridge", "commit of weighbridge", "build of weighbridge"]
         .into_iter()
         .zip(a.into_iter().zip(b))
         .filter(|(_, (a, b))| a != b)
         .map(|(name, (a, b))| format!("{name}: A {a}, B {b}"))
+        .chain(layout)
         .collect()
+}
+
+fn builds_in_words(count: usize) -> String {
+    if count == 1 { "one build".into() } else { format!("{count} builds") }
 }
 
 #[cfg(test)]
@@ -144,6 +245,7 @@ mod tests {
             ("wait=", "AXIS=VALUE"),
             ("preload:/nothing", "cannot be found"),
             ("cgroup:/nothing", "cannot be found"),
+            ("/proc/self/fdinfo", "no program in this folder"),
         ] {
             let refused = read("--a", &[word.to_owned()]).unwrap_err().to_string();
             assert!(refused.contains(why), "{word}: {refused}");

@@ -77,7 +77,8 @@ use super::build::spare_bytes;
 use super::{Body, Endian, Fault, Header, Marshal, Value};
 
 impl Body {
-    /// These arguments.
+    /// The arguments that a tuple has, or one that is no tuple. Each has the D-Bus type of its Rust type, in the table above: a number
+    /// of which nothing says the type is an [`i32`] or [`f64`] in Rust, and so `i` or `d` here.
     ///
     /// # Errors
     /// A text has a zero byte, an array is larger than 64 MiB, or a [`Value`] is not one of D-Bus.

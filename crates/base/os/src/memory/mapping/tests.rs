@@ -87,6 +87,23 @@ fn a_copy_has_every_byte_and_no_more() {
 }
 
 #[test]
+fn what_is_copied_in_comes_out_again_at_every_length_and_nothing_beside_it_changes() {
+    let memory = Mapping::anonymous(1024).unwrap();
+    let bytes: Vec<u8> = (0..900_u32).map(|n| (n * 7 % 251) as u8).collect();
+    for length in 0..=bytes.len() {
+        let words = memory.atomic_u64s(0, 128);
+        words.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+        memory.copy_in(8, &bytes[..length]);
+        let behind = 1 + length.div_ceil(8);
+        let is_untouched = |word: &AtomicU64| word.load(Ordering::Relaxed) == u64::MAX;
+        assert!(is_untouched(&words[0]) && words[behind..].iter().all(is_untouched), "{length}");
+        let mut copy = Vec::new();
+        memory.copy(8, length, &mut copy);
+        assert_eq!(copy, bytes[..length]);
+    }
+}
+
+#[test]
 fn a_mapping_beyond_the_end_of_the_file_is_refused() {
     let fd = memfd("short", 4096).unwrap();
     for (offset, len) in [(0, 4097), (4096, 1), (u64::MAX - 4095, 4096)] {

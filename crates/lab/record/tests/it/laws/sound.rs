@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use weighbridge_record::laws::MOVED_BY;
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, ComparedSet, Comparison, Cpu, DoubledSlices, Header, Hub, IoCounts, Line,
-    Machine, PerOp, RoleCalls, RoleCounters, Run, SampledByRole, SampledTotal, SideOfSet, SliceSeries,
+    CameOn, Case, CaseId, CaseVerdict, ComparedSet, Comparison, Cpu, DoubledSlices, Header, Hub, IoCounts,
+    Line, Machine, PerOp, RoleCalls, RoleCounters, Run, SampledByRole, SampledTotal, SideOfSet, SliceSeries,
     Slices, Summary, SystemCalls, ToHub, Whereabouts, derive,
 };
 use weighbridge_stats::{Evidence, median};
@@ -23,16 +23,26 @@ struct Plan {
     /// Nanoseconds an operation.
     cost_ns: f64,
     traits: &'static [&'static str],
+    /// How far a message brings the mechanism by its own count: of messages through memory.
+    position_each: Option<u64>,
 }
 
-const CASES: [Plan; 5] = [
-    Plan { id: HUB, cpus: [0, 0], roles: &["client", "server"], cost_ns: 2000.0, traits: &[] },
+const CASES: [Plan; 8] = [
+    Plan {
+        id: HUB,
+        cpus: [0, 0],
+        roles: &["client", "server"],
+        cost_ns: 2000.0,
+        traits: &[],
+        position_each: None,
+    },
     Plan {
         id: "roundtrip/unix-stream/64/same-cpu",
         cpus: [0, 0],
         roles: &["client", "server"],
         cost_ns: 3500.0,
         traits: &[],
+        position_each: None,
     },
     Plan {
         id: "roundtrip/fifo/64/two-cpus",
@@ -40,6 +50,7 @@ const CASES: [Plan; 5] = [
         roles: &["client", "server"],
         cost_ns: 8000.0,
         traits: &[],
+        position_each: None,
     },
     Plan {
         id: "stream/pipe/65536/two-cpus",
@@ -47,6 +58,7 @@ const CASES: [Plan; 5] = [
         roles: &["sender", "receiver"],
         cost_ns: 40_000.0,
         traits: &[],
+        position_each: None,
     },
     Plan {
         id: "stream/udp/64/two-cpus",
@@ -54,6 +66,31 @@ const CASES: [Plan; 5] = [
         roles: &["sender", "receiver"],
         cost_ns: 900.0,
         traits: &["lossy"],
+        position_each: None,
+    },
+    Plan {
+        id: "roundtrip/ring-futex/64/two-cpus",
+        cpus: [0, 1],
+        roles: &["client", "server"],
+        cost_ns: 5000.0,
+        traits: &[],
+        position_each: Some(1),
+    },
+    Plan {
+        id: "stream/ring-futex/64/same-cpu",
+        cpus: [0, 0],
+        roles: &["sender", "receiver"],
+        cost_ns: 150.0,
+        traits: &[],
+        position_each: Some(1),
+    },
+    Plan {
+        id: "stream/causeway-sw/4096/two-cpus",
+        cpus: [0, 1],
+        roles: &["sender", "receiver"],
+        cost_ns: 700.0,
+        traits: &[],
+        position_each: Some(4160),
     },
 ];
 
@@ -68,6 +105,10 @@ impl Plan {
 
     fn has_hub(&self) -> bool {
         self.traits.is_empty()
+    }
+
+    fn is_moved_by_the_kernel(&self) -> bool {
+        self.has_hub() && self.position_each.is_none()
     }
 
     fn case(&self) -> Case {
@@ -90,7 +131,11 @@ impl Plan {
             axes: axes.into_iter().chain(pipes).map(text).collect(),
             unit: if self.is_stream() { "bytes/s".into() } else { "ns/roundtrip".into() },
             higher_is_better: self.is_stream(),
-            facts: if self.has_hub() { [text((MOVED_BY, "read and write"))].into() } else { BTreeMap::new() },
+            facts: if self.is_moved_by_the_kernel() {
+                [text((MOVED_BY, "read and write"))].into()
+            } else {
+                BTreeMap::new()
+            },
             traits: Some(self.traits.iter().map(|of| (*of).to_owned()).collect()),
             case: id,
             ..Case::default()
@@ -124,13 +169,18 @@ impl Plan {
             sampled: Some(SampledByRole {
                 ops: OPS * SLICES,
                 cpu_ns: (0.4 * self.cost_ns * (OPS * SLICES) as f64) as u64,
-                gaps_ns: 0,
+                gaps_ns: if self.is_stream() && self.has_hub() && index == 1 { 3000 * SLICES } else { 0 },
             }),
-            io: Some(IoCounts {
-                read_bytes: each(reads) * payload,
-                written_bytes: each(writes) * payload,
-                read_calls: each(reads),
-                write_calls: each(writes),
+            position: self.position_each.filter(|_| reads).map(|each| CameOn { by: each * ops, each }),
+            io: Some(if self.position_each.is_some() {
+                IoCounts::default()
+            } else {
+                IoCounts {
+                    read_bytes: each(reads) * payload,
+                    written_bytes: each(writes) * payload,
+                    read_calls: each(reads),
+                    write_calls: each(writes),
+                }
             }),
         }
     }
@@ -294,7 +344,7 @@ pub fn sound() -> Vec<Line> {
     lines
 }
 
-/// Sets of a comparison of which B costs half as much again as A.
+/// Sets of a comparison of which B costs two and a half times as much as A.
 pub fn compared() -> Vec<Line> {
     let id: CaseId = "roundtrip/pipe/1/same-cpu".parse().unwrap();
     let series = |cost_ns: u64, first: u64| SliceSeries {
@@ -304,10 +354,12 @@ pub fn compared() -> Vec<Line> {
     };
     let side = |cost_ns: u64, first: u64| SideOfSet {
         case: id.clone(),
+        build: None,
         value: cost_ns as f64,
         slices: Some(series(cost_ns, first)),
         per_op: PerOp::default(),
         flags: Vec::new(),
+        frequencies: Vec::new(),
     };
     let set = |set: u32| {
         let (a, second) = (2000 + u64::from(set), 2001 + u64::from(set * 5 % 7));
@@ -317,9 +369,9 @@ pub fn compared() -> Vec<Line> {
             set,
             slice_ms: Some(2.0),
             a: side(a, 0),
-            b: side(3000, 30_000_000),
+            b: side(5000, 30_000_000),
             control: Some(side(second, 60_000_000)),
-            log_ratio: ratio(3000),
+            log_ratio: ratio(5000),
             control_log_ratio: Some(ratio(second)),
         }
     };

@@ -14,6 +14,7 @@ mod correlated;
 mod coverage;
 mod duet;
 mod intervals;
+mod layouts;
 mod many;
 mod peers;
 mod recorded;
