@@ -36,12 +36,13 @@ Examples:
     /// Say what happened in a capture: counts, sizes, latencies, habits, recipients, costly match rules
     #[command(after_help = "\
 Reads pcap and pcapng with D-Bus messages (`dbus-monitor --pcap`, `busctl capture`, `bustle-pcap`, `weighbridge dbus \
-capture`) and the text of `dbus-monitor --profile`. Several files are parts of one capture, in order of time. What is \
+capture`) and the texts of `dbus-monitor` and `dbus-monitor --profile`. Several files are parts of one capture, in order of time. What is \
 damaged is skipped and counted. Of the contents of messages nothing is shown but match rules and the names of owners.
 
 Examples:
   weighbridge dbus analyse boot.pcap
   weighbridge dbus analyse boot.pcap --format html -o boot.html --window 2s..2100ms
+  weighbridge dbus analyse boot.pcap --format csv -o boot.csv
   weighbridge dbus analyse boot.pcap --anonymize -o shape.pcap")]
     Analyse(Analyse),
     /// Find match rules that cost more than they bring, in a capture or on a running bus
@@ -78,6 +79,17 @@ Examples:
   weighbridge dbus replay desktop.pcap --on dbus-daemon --on dbus-broker --rounds 20
   weighbridge dbus replay desktop.pcap --on unix:path=/tmp/bus --speed recorded --format json")]
     Replay(Replay),
+    /// Measure calls and their replies on a bus that runs, by size
+    #[command(after_help = "\
+Two connections are made: one asks for a name of its own, the other calls it, and both leave. The bus is asked first: where its policy lets this \
+user own no such name, that is said and nothing is measured. What they send each other reaches no other program, but those that want to know \
+of each connection that comes and goes are told of these two. The rate is bounded. Brokers of a run of their own, by place and library, are measured by `weighbridge run \
+--suite dbus-ping-pong`.
+
+Examples:
+  weighbridge dbus ping-pong --session
+  weighbridge dbus ping-pong --address unix:path=/run/user/1000/bus --sizes 1,100,10000 --rate 50")]
+    PingPong(PingPong),
 }
 
 /// Which bus.
@@ -126,7 +138,7 @@ pub struct Analyse {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
-    pub answer: Answer<PageFormat>,
+    pub answer: Answer<AnalysisFormat>,
     /// Analyse nothing; write a capture of the same shape, with hashes for names and nothing of contents
     #[arg(long, alias = "anonymise", requires = "out", conflicts_with_all = ["format", "window", "top"])]
     pub anonymize: bool,
@@ -136,9 +148,40 @@ pub struct Analyse {
     /// What the traffic costs each broker of this record, which `weighbridge run --suite dbus-curves` has made
     #[arg(long, value_name = "RECORD", conflicts_with = "anonymize")]
     pub costs: Option<PathBuf>,
+    /// What messages of each class of size take on their way, by the calls of this record, which `weighbridge run --suite dbus-ping-pong` has made
+    #[arg(long, value_name = "RECORD", conflicts_with = "anonymize")]
+    pub ping_pong: Option<PathBuf>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     pub top: u16,
+}
+
+/// Formats of an analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AnalysisFormat {
+    /// Tables, as wide as the terminal
+    Table,
+    /// Markdown with tables
+    Markdown,
+    /// One document with everything
+    Json,
+    /// One page with pictures, which works offline
+    Html,
+    /// A line for all messages, then one for each method, signal and reply: how many, their bytes, the peaks of size and recipients
+    Csv,
+}
+
+impl AnalysisFormat {
+    /// The same among those of other answers; nothing for one that only an analysis has.
+    pub fn of_page(self) -> Option<PageFormat> {
+        match self {
+            AnalysisFormat::Table => Some(PageFormat::Table),
+            AnalysisFormat::Markdown => Some(PageFormat::Markdown),
+            AnalysisFormat::Json => Some(PageFormat::Json),
+            AnalysisFormat::Html => Some(PageFormat::Html),
+            AnalysisFormat::Csv => None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -204,6 +247,27 @@ pub struct Replay {
     #[arg(long, value_name = "FILE.json")]
     pub timeline: Option<PathBuf>,
     /// What to make of it
+    #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
+    pub format: DocumentFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct PingPong {
+    #[command(flatten)]
+    pub bus: Bus,
+    /// Bytes of the array that each call and each reply carries
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = [1, 100, 1000, 10_000, 100_000], value_parser = clap::value_parser!(u32).range(..=16_777_216))]
+    pub sizes: Vec<u32>,
+    /// Calls of each size
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub calls: u32,
+    /// Calls a second at most
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rate: u32,
+    /// The name that is asked for
+    #[arg(long, value_name = "NAME", default_value = "org.weighbridge.PingPong")]
+    pub name: String,
+    /// What standard output shows
     #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
     pub format: DocumentFormat,
 }

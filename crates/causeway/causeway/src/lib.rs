@@ -174,7 +174,6 @@ mod publisher;
 mod request;
 mod reservation;
 mod serve;
-#[cfg(feature = "tokio")]
 mod space;
 mod spin;
 mod subscriber;
@@ -209,6 +208,7 @@ pub use {
     outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError},
     publisher::{Loan, Publisher},
     serve::{PublisherReport, Report, SubscriberReport},
+    space::SpaceNotice,
     subscriber::{Health, InPlace, Subscriber, Waited},
     trust::Trust,
 };

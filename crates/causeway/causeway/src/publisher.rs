@@ -1,6 +1,7 @@
 //! The publisher of a group.
 
 mod epoch;
+mod space;
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
@@ -21,8 +22,6 @@ use crate::next_logs::NextLogs;
 use crate::outcome::{PublishTimeoutError, TryPublishError};
 use crate::request::Request;
 use crate::serve::Host;
-#[cfg(feature = "tokio")]
-use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
 use crate::wire::{ANSWER_TIME, GETS_LOGS, IS_LATE, answer, ask, granted, take_fds_and_wake_page, tell};
 use epoch::Followed;
@@ -82,7 +81,7 @@ impl Publisher {
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
                 tell(&socket, Request::Mapped { epoch: log.epoch() })?;
                 if flags & IS_LATE != 0 {
-                    // The log has begun once the others have mapped it, or have had the time for it.
+                    // Once the others have mapped the log, or those that waited for it are placed; or have had the time for it.
                     granted(answer(&socket, Some(ANSWER_TIME))?, "a publisher")?;
                 }
                 (Arc::new(log), status, lifeline, wake_page, None)
@@ -259,18 +258,6 @@ impl Publisher {
     /// Whether the process that serves the group is gone. Messages still flow without it, but no process can join.
     pub fn server_is_gone(&mut self) -> bool {
         self.subscribers.server_is_gone()
-    }
-
-    /// What this publisher waits for while the log is full.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn space(&mut self) -> Space {
-        let slowest = self.subscribers.slowest(self.log.tail());
-        let page = slowest.and_then(|(slot, _)| self.subscribers.page_of(slot));
-        Space {
-            log: Arc::clone(&self.log),
-            owner: self.writer.owner(),
-            on: page.zip(slowest.map(|(_, cursor)| cursor)),
-        }
     }
 
     /// The log and the subscribers, for what is published by reference; and the number of this publisher.

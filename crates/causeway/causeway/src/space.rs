@@ -1,17 +1,19 @@
-//! Waiting for space on behalf of every async publisher of this process.
+//! Waiting for space on behalf of every publisher of this process that waits with something else: in a task, or in a loop of descriptors.
 //!
 //! A full log has no descriptor to wait for, because subscribers must not write to memory that a publisher uses. So one
 //! thread sleeps on the cursors of all subscribers that such publishers wait for, however many publishers there are.
 
 use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
 use causeway_os::futex::wait_any;
 use causeway_os::lock::lock;
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::{Error, Result};
 use crate::log::Memory;
@@ -105,6 +107,50 @@ impl Drop for SpaceWait {
             entries.remove(&self.id);
         }
         stop_awaiting_space(self.log.tail(), self.owner);
+    }
+}
+
+/// A descriptor that becomes readable when a publisher should try again, for a loop of `poll` or `epoll` that waits for other things too. Of
+/// [`Publisher::notify_space`](crate::Publisher::notify_space). Dropped, it leaves no trace.
+#[derive(Debug)]
+pub struct SpaceNotice {
+    wait: SpaceWait,
+    bell: Arc<Bell>,
+}
+
+/// An eventfd of this process alone, to which a thread adds one.
+#[derive(Debug)]
+struct Bell(OwnedFd);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        // It does not block, and what is full is readable.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl SpaceNotice {
+    /// Announces that the publisher waits.
+    ///
+    /// # Errors
+    /// [`Error::Os`] without descriptors or threads.
+    pub(crate) fn start(space: Space) -> Result<SpaceNotice> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| Error::os("make", "a descriptor for space", error))?;
+        let bell = Arc::new(Bell(bell));
+        let wait = SpaceWait::start(space, &Waker::from(Arc::clone(&bell)))?;
+        Ok(SpaceNotice { wait, bell })
+    }
+
+    /// Whether the publisher should try again, without asking the kernel.
+    pub fn is_due(&self) -> bool {
+        self.wait.is_over(&Waker::from(Arc::clone(&self.bell)))
+    }
+}
+
+impl AsFd for SpaceNotice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.0.as_fd()
     }
 }
 

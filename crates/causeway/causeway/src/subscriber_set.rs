@@ -447,7 +447,6 @@ impl SubscriberSet {
         slowest.map(|(index, cursor)| (self.subscribers[index].slot, cursor))
     }
 
-    #[cfg(feature = "tokio")]
     pub fn page_of(&self, slot: usize) -> Option<Arc<SubscriberPage>> {
         self.subscribers.get(slot).map(|subscriber| Arc::clone(&subscriber.page))
     }

@@ -27,7 +27,8 @@ pub const FINGERPRINT_OF_LARGE_PAYLOADS: u64 = u64::from_le_bytes(*b"CWYLARGE");
 /// The most files of one pool.
 pub const FILES_MAX: u32 = 64;
 
-/// In the second word of a grant to a publisher: its log has not begun, and another grant says when it has.
+/// In the second word of a grant to a publisher: another grant says when it may begin. Its log has not begun, or subscribers that
+/// waited for it still look for their places.
 pub const IS_LATE: u32 = 1;
 /// In the same word: the last descriptor is a connection for the next logs.
 pub const GETS_LOGS: u32 = 2;

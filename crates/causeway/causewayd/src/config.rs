@@ -9,6 +9,7 @@ use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
 use crate::limit::Reached;
 use crate::policy::Policy;
 use crate::quota::PerMember;
+use crate::users::Account;
 
 /// All settings of a bus. The default is what a configuration file starts from: nothing is allowed, nowhere is listened.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,8 @@ pub struct Config {
     pub syslog: bool,
     /// A file for the process number.
     pub pid_file: Option<PathBuf>,
+    /// Whom a bus that root has started becomes before it serves anybody.
+    pub user: Option<Account>,
     /// What was written there and is not done, in sentences.
     pub warnings: Vec<String>,
 }

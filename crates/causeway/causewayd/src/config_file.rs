@@ -10,6 +10,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::config::{Config, session_service_dirs};
 use crate::policy_file;
+use crate::users::Account;
 
 /// Files that include each other this deep include themselves.
 const MOST_DEPTH: usize = 32;
@@ -123,7 +124,7 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
             }
         }
         "policy" => policy_file::add(config, node)?,
-        "user" => check_user(text)?,
+        "user" => config.user = user(text)?,
         // The bus does not change its file mode mask.
         "keep_umask" => {}
         "syslog" => config.syslog = true,
@@ -141,13 +142,14 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
     Ok(())
 }
 
-/// A bus that should give up root's rights and does not is not safe.
-fn check_user(user: &str) -> Result<(), String> {
+/// Whom the bus becomes. Only root can become another user; one that is started by another user stays that, which has fewer rights.
+fn user(user: &str) -> Result<Option<Account>, String> {
     let own = rustix::process::geteuid().as_raw();
-    match crate::users::uid(user) {
-        Some(uid) if uid == own || own != 0 => Ok(()),
-        _ => Err(format!("this bus does not change its user; start it as {user}, or remove <user>")),
+    let account = Account::of(user);
+    if own != 0 || account.as_ref().is_some_and(|account| account.uid == own) {
+        return Ok(None);
     }
+    account.map(Some).ok_or_else(|| format!("there is no user {user}; make one, or change <user>"))
 }
 
 #[cfg(test)]

@@ -68,6 +68,11 @@ fn run(args: &Args) -> Result<(), String> {
     let (listeners, handed) = listen_all(args, &config, &guid)?;
     let address = listeners.iter().map(|listener| listener.address.as_str()).collect::<Vec<_>>().join(";");
     let pid_file = config.pid_file.clone().filter(|_| !args.nopidfile).map(PidFile::write).transpose()?;
+    // Sockets and files are made; nobody was listened to yet.
+    if let Some(account) = &config.user {
+        causeway_os::process::become_user(account.uid, account.gid, &account.groups)
+            .map_err(|error| error.to_string())?;
+    }
     let native = native_place(args, handed, &listeners, &guid)?;
     let mut bus = Bus::new(config, Arc::new(load), guid, address.clone());
     bus.set_systemd_activation(args.systemd_activation);

@@ -56,6 +56,10 @@ enum Command {
         /// Drop lines while the log is full, instead of waiting.
         #[arg(long)]
         drop: bool,
+        /// Publish nothing before so many subscribers have joined. A group of `serve` without --late-publishers waits for those that
+        /// came before its publishers in any case.
+        #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+        wait_for_subscribers: u32,
     },
     /// Print each message as a line.
     Subscribe {
@@ -130,7 +134,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Serve { socket, publishers, late_publishers, capacity, subscribers } => {
             serve(socket, (!late_publishers).then_some(publishers), capacity, subscribers)?;
         }
-        Command::Publish { socket, drop } => publish(socket, drop)?,
+        Command::Publish { socket, drop, wait_for_subscribers } => {
+            publish(socket, drop, wait_for_subscribers)?;
+        }
         Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose)?,
         Command::Stat { socket, live } => stat(socket, live)?,
         Command::Bus(arguments) => return bus::run(arguments),
@@ -166,8 +172,10 @@ fn serve(socket: PathBuf, publishers: Option<u32>, capacity: u64, subscribers: U
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 
-fn publish(socket: PathBuf, drop: bool) -> Result<(), Failure> {
+fn publish(socket: PathBuf, drop: bool, subscribers: u32) -> Result<(), Failure> {
     let mut publisher = Group::join(socket)?.publisher()?;
+    // Without a limit of time: who asks for it may interrupt it.
+    let _ = publisher.wait_for_subscribers(subscribers, None)?;
     let mut dropped = 0u64;
     for line in io::stdin().lock().split(b'\n') {
         let line = line?;

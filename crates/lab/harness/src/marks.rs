@@ -196,6 +196,19 @@ impl Marker<'_> {
     }
 }
 
+/// What a mark costs here: the nanoseconds between two that follow each other, in the middle of many pairs.
+pub fn cost_ns() -> io::Result<f64> {
+    let marks = Marks::create(1)?;
+    let marker = marks.marker(0);
+    marker.set_open(true);
+    for number in 0..CAPACITY as u64 {
+        marker.note(Point::Read, Some(number));
+    }
+    let all = marks.of_role(0).marks;
+    let between: Vec<f64> = all.windows(2).map(|pair| (pair[1].at_ns - pair[0].at_ns) as f64).collect();
+    Ok(weighbridge_stats::median(&between))
+}
+
 /// The marks of an end that counts its messages from the first one on, as the other end does, so that the number of a message is the same
 /// at both.
 #[derive(Debug)]
@@ -252,6 +265,12 @@ impl<'a> Numbered<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mark_costs_more_than_nothing_and_less_than_a_message() {
+        let cost_ns = cost_ns().unwrap();
+        assert!((1.0..100_000.0).contains(&cost_ns), "{cost_ns} ns");
+    }
 
     #[test]
     fn a_full_ring_keeps_the_latest_and_counts_the_others() {

@@ -50,7 +50,9 @@ pub use run::{
     SampledByRole, SampledTotal, SliceSeries, Slices, SystemCalls, WarmUp, Whereabouts,
 };
 pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};
-pub use timeline::{MissingSwitches, Phase, Picture, PictureArrow, PictureLane, PictureSpan, Timeline};
+pub use timeline::{
+    BrokerTime, MissingSwitches, Phase, Picture, PictureArrow, PictureLane, PictureSpan, Timeline,
+};
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.
 pub const SCHEMA: u32 = 2;

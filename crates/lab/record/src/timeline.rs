@@ -20,6 +20,16 @@ pub struct Timeline {
     /// Of these, by kind of role: those that took the CPU from it while it could have gone on, because it was preempted or yielded.
     #[serde(default)]
     pub preempted_per_operation: BTreeMap<String, f64>,
+    /// The same switches of all roles by what took the CPU: a `wake-up` of the thread that has it next, the `tick` of the timer, or `other` (it yielded, or
+    /// the kernel did not record the reason).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub preempted_by: BTreeMap<String, f64>,
+    /// Nanoseconds that a mark costs: the time between two that follow each other, in the middle of many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark_ns: Option<f64>,
+    /// What the broker's CPU time goes to, where a broker takes part and its system calls were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker: Option<BrokerTime>,
     /// The parts of an operation, in the order of time.
     pub phases: Vec<Phase>,
     /// Why the kernel's events are missing, and what would allow them.
@@ -45,6 +55,40 @@ pub struct MissingSwitches {
     pub count: u64,
     /// Of these, the switches away from the idle task.
     pub from_idle: u64,
+}
+
+/// What a broker does in an operation, by its system calls. Times are nanoseconds of CPU time for an operation, medians over `rounds`, less
+/// what it costs to look.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BrokerTime {
+    /// Runs in which it was looked at, each with one beside it in which it was not.
+    pub rounds: u64,
+    /// In calls that receive (`recvmsg` and others).
+    pub receiving_ns: f64,
+    /// Outside of system calls: parsing, matching, marshalling.
+    pub dispatch_ns: f64,
+    /// Of `dispatch_ns`, in the functions that compare match rules, where the broker's file tells their names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matching_ns: Option<f64>,
+    /// In calls that send (`sendmsg` and others).
+    pub sending_ns: f64,
+    /// In calls that wait for the next message, as far as they take CPU time.
+    pub waiting_ns: f64,
+    /// In other system calls.
+    pub other_calls_ns: f64,
+    /// What the kernel counts as the CPU time of the broker for an operation of the runs in which nobody looks: the parts should come to it.
+    pub counted_ns: f64,
+    /// Calls for an operation, by name.
+    pub calls: BTreeMap<String, f64>,
+    /// The CPU time for an operation with its calls recorded over that without: the ratio in the middle of the rounds, and its interval.
+    pub looking_ratio: [f64; 3],
+}
+
+impl BrokerTime {
+    /// All parts.
+    pub fn sum_ns(&self) -> f64 {
+        self.receiving_ns + self.dispatch_ns + self.sending_ns + self.waiting_ns + self.other_calls_ns
+    }
 }
 
 /// A part of an operation.
@@ -86,7 +130,7 @@ pub struct PictureLane {
 pub struct PictureSpan {
     /// When it begins and ends.
     pub between_ns: [u64; 2],
-    /// `run`, `ready`, `idle`, `halted`, `interrupt`, `write`, `wait`, or `lost` where events are missing.
+    /// `run`, `ready`, `idle`, `halted`, `interrupt`, `write`, `wait`, `call`, `dispatch`, or `lost` where events are missing.
     pub what: String,
     /// Which role runs or writes, by its place among the roles.
     pub role: Option<u64>,

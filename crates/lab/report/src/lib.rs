@@ -54,7 +54,7 @@ pub use ledger::Ledger;
 pub use look::Look;
 pub use markdown::markdown;
 pub use model::{Measured, Report, Source, Sourced};
-pub use suite::{derived, sections};
+pub use suite::{derived, sections, start_of_2010_s};
 pub use text::{Style, skips, text};
 pub use units::grouped;
 pub use verdicts::{junit, verdicts_json};

@@ -79,7 +79,8 @@ impl CostCurve {
 }
 
 /// Piecewise-linear through points of ascending x; `None` outside.
-fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
+#[must_use]
+pub fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
     let above = points.partition_point(|point| point.0 < x);
     let &(x1, y1) = points.get(above)?;
     if x1 == x {

@@ -14,6 +14,10 @@ use crate::{captures, files, folder, said, start, text};
 /// Strings in bodies of the capture below, which no report may show.
 const SECRETS: &[&str] = &["alice@example.com", "Alice in her garden", "not now"];
 
+/// Counts of a role of a made record.
+const PER_OP: &str =
+    r#"{"voluntary_switches":1.0,"involuntary_switches":0.0,"minor_faults":0.0,"cpu_ns":1000.0}"#;
+
 /// A folder with the capture `boot.pcap`, and `cut.pcap`, which ends in the middle of its last packet.
 fn booted() -> TempDir {
     let (folder, whole) = (folder(), captures::boot(Vec::new()));
@@ -72,6 +76,52 @@ fn a_capture_is_shown_in_every_format_without_what_messages_say() {
         assert!(!SECRETS.iter().any(|secret| shown.contains(secret)), "{shown}");
     }
     assert_eq!(files(folder.path()), ["boot.pcap", "cut.pcap"]);
+}
+
+/// The curves of a record by hand: 10 µs for a message of up to 100 bytes, 1 µs more for each 100 bytes.
+#[test]
+fn peaks_are_in_json_and_csv_broad_signals_are_listed_and_sizes_have_a_time() {
+    let folder = booted();
+    let document = json(folder.path(), "analyse boot.pcap");
+    let (totals, recipients) = (&document["totals"], &document["recipients"]);
+    let rows: Vec<Vec<String>> = output(folder.path(), "analyse boot.pcap --format csv", 0)
+        .0
+        .lines()
+        .map(|line| line.split(',').map(String::from).collect())
+        .collect();
+    assert_eq!(rows[0][3..], ["messages", "bytes", "peak_bytes", "peak_recipients"]);
+    let all = ["messages", "bytes", "peak_message_bytes"].map(|key| totals[key].to_string());
+    assert_eq!((rows[1][0].as_str(), &rows[1][3..6]), ("all", &all[..]));
+    assert_eq!(rows[1][6], recipients["peak_recipients"].to_string());
+    let column = |index: usize| rows[2..].iter().filter_map(move |row| row[index].parse::<u64>().ok());
+    assert_eq!(Some(column(3).sum()), totals["messages"].as_u64());
+    assert_eq!(column(5).max(), totals["peak_message_bytes"].as_u64());
+    assert_eq!(column(6).max(), recipients["peak_recipients"].as_u64());
+    let broadest = recipients["broadest"].as_array().unwrap();
+    assert!(broadest.iter().all(|row| row["most_recipients"].as_u64() > Some(3)), "{broadest:?}");
+    let shown = output(folder.path(), "analyse boot.pcap", 0).0;
+    assert_eq!(shown.contains("Broadest signals"), !broadest.is_empty(), "{shown}");
+    let line = |bytes: u64, ns: f64| {
+        format!(
+            r#"{{"kind":"summary","case":"roundtrip/dbus-daemon/{bytes}/same-cpu","unit":"ns/x","runs":6,"median":{ns},"ci95":null,"range":[1.0,1.0],"spread_between":0.0,
+            "spread_within":0.0,"stopped_by":"max-runs","per_op":{PER_OP},"beside":{{}},"anomalies":[],"regimes":[]}}"#
+        )
+        .replace('\n', "")
+    };
+    let record = [line(100, 20_000.0), line(1_000_100, 20_020_000.0)].join("\n");
+    std::fs::write(folder.path().join("pp.jsonl"), record).unwrap();
+    let of_sizes = json(folder.path(), "analyse boot.pcap --ping-pong pp.jsonl");
+    let times = of_sizes["transmission"]["dbus-daemon"].as_array().unwrap();
+    for (time, size) in times.iter().zip(of_sizes["sizes"].as_array().unwrap()) {
+        let [messages, bytes] = ["messages", "bytes"].map(|key| size[key].as_f64().unwrap());
+        let each_ns = 10_000.0 + (bytes / messages.max(1.0) - 100.0).max(0.0) * 10.0;
+        let ns = time["transmission_ns"].as_f64().unwrap();
+        assert!((ns - messages * each_ns).abs() <= 1.0 + 1e-6 * ns, "{time} {size}");
+    }
+    let page = output(folder.path(), "analyse boot.pcap --ping-pong pp.jsonl --format html", 0).0;
+    assert!(page.matches("<svg").count() == 5 && page.contains("Time on the way by size"));
+    let (_, said) = output(folder.path(), "analyse boot.pcap --ping-pong boot.pcap", 2);
+    assert!(said.starts_with("error: "), "{said}");
 }
 
 #[test]
@@ -175,6 +225,36 @@ fn captured(folder: &Path) -> u64 {
     std::fs::metadata(folder.join("bus.pcap")).map_or(0, |file| file.len())
 }
 
+#[test]
+fn a_bus_that_runs_is_measured_with_its_consent_at_a_bounded_rate() {
+    let folder = folder();
+    let Some(bus) = Bus::start(folder.path(), "") else { return };
+    let mut beside = causeway_bus::client::Bus::open(&bus.address).unwrap();
+    while beside.receive(std::time::Duration::from_millis(50)).unwrap().is_some() {}
+    let began = std::time::Instant::now();
+    let words = format!("ping-pong --address {} --sizes 1,1000 --calls 20 --rate 200", bus.address);
+    let document = json(folder.path(), &words);
+    assert!(began.elapsed().as_secs_f64() > 39.0 / 200.0, "40 calls at most 200 a second");
+    let sizes = document["sizes"].as_array().unwrap();
+    assert_eq!(sizes.iter().map(|size| size["array_bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 1000]);
+    for size in sizes {
+        assert!(size["calls"] == 20 && size["median_ns"].as_f64() > Some(1000.0), "{size}");
+    }
+    assert_eq!(document["name"], "org.weighbridge.PingPong");
+    // What goes on between the two is not for others.
+    let got = beside.receive(std::time::Duration::from_millis(100)).unwrap();
+    assert_eq!(got, None, "a client that asked for nothing got something");
+    let shown = output(folder.path(), &words, 0).0;
+    assert!(shown.contains("median, µs") && shown.contains("200 a second"), "{shown}");
+    // A name that another has, and a policy that lets nobody have one.
+    beside.request_name("com.example.Taken", 4).unwrap();
+    let (_, said) = output(folder.path(), &format!("{words} --name com.example.Taken"), 2);
+    assert!(said.contains("com.example.Taken has an owner") && said.lines().count() == 1, "{said}");
+    let Some(strict) = Bus::start(folder.path(), "<deny own=\"*\"/>") else { return };
+    let (_, said) = output(folder.path(), &format!("ping-pong --address {}", strict.address), 2);
+    assert!(said.contains("does not let this program own") && said.lines().count() == 1, "{said}");
+}
+
 /// A broker that takes a microsecond for whatever it does.
 #[test]
 fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
@@ -214,8 +294,6 @@ fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
         )
         .replace('\n', "")
     };
-    const PER_OP: &str =
-        r#"{"voluntary_switches":1.0,"involuntary_switches":0.0,"minor_faults":0.0,"cpu_ns":1000.0}"#;
     let lines: Vec<String> = cases.iter().map(line).collect();
     capture("curves.jsonl", (lines.join("\n") + "\n").as_bytes());
     let costs =

@@ -77,16 +77,36 @@ fn a_broker_is_a_lane_between_its_clients_and_run_has_the_time_line_too() {
     if said.stderr.contains("nothing is left to measure") {
         return skipped(said.stderr);
     }
-    said.with(0);
+    let said = said.with(0);
     let timelines = timelines(folder.path());
     let [timeline] = &timelines[..] else { panic!("{timelines:?}") };
     assert_eq!(timeline.subject, case);
+    assert!(timeline.mark_ns.is_some_and(|ns| ns > 0.0), "{timeline:?}");
     if tracefs().is_none() {
         return;
     }
     let lanes: Vec<&str> = timeline.picture.lanes.iter().map(|lane| lane.lane.as_str()).collect();
     for lane in ["sender", "broker", "receiver 1", "receiver 3"] {
         assert!(lanes.contains(&lane), "{lanes:?}");
+    }
+    let broker_lane = timeline.picture.lanes.iter().find(|lane| lane.lane == "broker").unwrap();
+    let shown =
+        |what: &str, name: &str| broker_lane.spans.iter().any(|span| span.what == what && span.name == name);
+    assert!(
+        shown("write", "sendmsg") && shown("call", "recvmsg") && shown("dispatch", "dispatch"),
+        "{broker_lane:?}"
+    );
+    // Without all switches its parts are not known, and the record says so.
+    if let Some(broker) = &timeline.broker {
+        let parts = [broker.receiving_ns, broker.dispatch_ns, broker.sending_ns];
+        assert!(parts.iter().all(|ns| *ns > 0.0) && broker.counted_ns > 0.0, "{broker:?}");
+        assert!((broker.calls["sendmsg"] - 3.0).abs() < 0.2, "one for each receiver: {broker:?}");
+        assert!(broker.looking_ratio[1] <= broker.looking_ratio[0], "{broker:?}");
+        assert!(
+            said.stdout.contains("the cost of looking") && said.stdout.contains("324"),
+            "{}",
+            said.stdout
+        );
     }
     // The sender, the broker and each receiver have the CPU once for a signal, at least.
     assert!(switches(timeline).is_none_or(|switches| switches > 3.9), "{timeline:?}");

@@ -3,7 +3,7 @@
 //! A process is held by a pidfd, never by its number alone, which may belong to somebody else a moment later.
 //!
 //! # Safety
-//! `prctl` and `fcntl` are only given numbers here. A descriptor that was inherited is taken over at most once, so it
+//! `prctl`, `fcntl` and the functions that change users are only given numbers here, and a slice of them. A descriptor that was inherited is taken over at most once, so it
 //! has one owner.
 #![allow(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod facts;
 mod launch;
 mod signals;
 mod trace;
+mod user;
 
 pub use child::{Child, Exit, Spawn, Stderr};
 pub use facts::{cgroup, program};
@@ -20,6 +21,7 @@ pub use signals::{
     Origin, block_signals, read_signal, read_signal_and_origin, reset_child_signal, without_signals,
 };
 pub use trace::Tracer;
+pub use user::become_user;
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};

@@ -29,7 +29,7 @@ use crate::log::{Kind, Memory, Reader, server};
 use crate::options::Policy;
 use crate::request::{Part, SubscriberId};
 use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{GETS_LOGS, Message, Op};
+use crate::wire::{GETS_LOGS, IS_LATE, Message, Op};
 
 impl State {
     pub fn grant_publisher(&mut self, token: u64) -> Answer {
@@ -62,7 +62,10 @@ impl State {
         let logs = if gets_logs { Some(self.connect_for_logs(token, slot)?) } else { None };
         let connection = self.connections.get_mut(token)?;
         let fds = self.pages.for_publisher((!local).then_some(&self.logs.present_fd), logs.as_ref());
-        let granted = Message::new(Op::Granted, &[u32::from(slot), if gets_logs { GETS_LOGS } else { 0 }]);
+        // The last one of other processes begins when those that wait for it have found their places.
+        let waits = if local || self.pages.is_sealed() { 0 } else { IS_LATE };
+        let logs_too = if gets_logs { GETS_LOGS } else { 0 };
+        let granted = Message::new(Op::Granted, &[u32::from(slot), waits | logs_too]);
         connection.send(granted, &fds).map_err(|_| Refusal::PublisherStuck)?;
         // The publisher fetches the notices that do not fit.
         connection.limit_unread();
@@ -80,12 +83,16 @@ impl State {
         self.publishers.awaited = self.publishers.awaited.saturating_sub(1);
         if self.publishers.awaited == 0 && !self.pages.is_sealed() {
             self.seal().map_err(|_| Refusal::NotUnderstood)?;
-            for (token, policy) in std::mem::take(&mut self.subscribers.waiting) {
-                self.connections.make_visitor(token);
-                if let Err(refusal) = self.grant_subscriber(token, policy) {
-                    self.connections.send(token, Message::refusal(refusal));
+            let waiting = std::mem::take(&mut self.subscribers.waiting);
+            for (token, policy) in &waiting {
+                self.connections.make_visitor(*token);
+                if let Err(refusal) = self.grant_subscriber(*token, *policy) {
+                    self.connections.send(*token, Message::refusal(refusal));
                 }
             }
+            self.hold(token, waiting.into_iter().map(|(token, _)| token).collect());
+        } else {
+            self.connections.send(token, Message::new(Op::Granted, &[]));
         }
         Ok(())
     }
@@ -175,8 +182,10 @@ impl State {
         subscriber.words().cursor.store(start, Ordering::Release);
         connection.role = Role::Subscriber { slot };
         let notice = joined(&subscriber);
-        for connection in self.connections.iter() {
-            if matches!(connection.role, Role::Publisher { .. }) {
+        for publisher in self.connections.all(|role| matches!(role, Role::Publisher { .. })) {
+            if let Ok(connection) = self.connections.get(publisher)
+                && !self.is_held(publisher)
+            {
                 // One that has no space for it fetches it.
                 let _ = connection.send(notice, &[page_fd.as_fd()]);
             }
@@ -323,6 +332,7 @@ mod tests {
     use super::super::connections::Origin;
     use super::*;
     use crate::options::GroupOptions;
+    use crate::wire::{Incoming, receive};
 
     #[test]
     fn a_subscriber_whose_page_is_not_sealed_is_none() {
@@ -337,5 +347,44 @@ mod tests {
         SubscriberPage::open_own(&state.subscribers.joining[&token].1).unwrap();
         state.register(token, 0).unwrap();
         assert_eq!(state.pages.status.words().subscriber_changes.load(Ordering::Relaxed), 1);
+    }
+
+    /// Before, the publisher began at once, and a subscriber that had waited for it did not get the first messages.
+    #[test]
+    fn a_publisher_begins_when_the_subscribers_that_waited_for_it_are_placed_or_gone() {
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+        let options = GroupOptions::new().capacity_bytes(4096).remote_publishers(1);
+        let mut state = State::new("first", options, epoll).unwrap();
+        let join = |state: &mut State| {
+            let (near, far) = seqpacket_pair().unwrap();
+            (state.connect(near, Origin::Invitation).unwrap(), far)
+        };
+        let [(placed, _a), (gone, _b), (publisher, far)] = std::array::from_fn(|_| join(&mut state));
+        for subscriber in [placed, gone] {
+            state.subscribe(subscriber, Policy::Reliable).unwrap();
+            assert_eq!(state.connections.get(subscriber).unwrap().role, Role::Waiting);
+        }
+        let granted = || match receive(&far, 8).unwrap() {
+            Incoming::Message(message, _) => {
+                assert_eq!(message.op, Op::Granted);
+                true
+            }
+            Incoming::Nothing => false,
+            _ => panic!("the publisher is told something else"),
+        };
+        rustix::io::ioctl_fionbio(&far, true).unwrap();
+        state.grant_publisher(publisher).unwrap();
+        assert!(granted() && !granted());
+        state.publisher_mapped(publisher, 0).unwrap();
+        let Role::Joining { slot } = state.connections.get(placed).unwrap().role else { panic!("it joins") };
+        SubscriberPage::open_own(&state.subscribers.joining[&placed].1).unwrap();
+        state.register(placed, slot).unwrap();
+        state.release_held();
+        assert!(!granted(), "one has no place yet, the other has not even mapped its page");
+        state.note_placed(placed, slot).unwrap();
+        state.release_held();
+        assert!(!granted() && state.next_deadline().is_some());
+        state.disconnect(gone);
+        assert!(granted() && state.hold_ends().is_none());
     }
 }

@@ -7,6 +7,7 @@
 mod admission;
 mod connections;
 mod epochs;
+mod first;
 mod listener;
 mod logs;
 mod payload_files;

@@ -11,6 +11,7 @@ use causeway_os::socket::{Credentials, peer_credentials, seqpacket_pair, set_sen
 use causeway_os::{Context, clock};
 
 use super::connections::{Answer, Connection, Connections, Origin, Role};
+use super::first::Held;
 use super::logs::Logs;
 use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
@@ -69,6 +70,8 @@ pub struct Publishers {
     pub admits_local: bool,
     /// The connections of those that have said that they leave.
     pub leaving: BTreeSet<u64>,
+    /// The last that joined, while subscribers that waited for it find their places.
+    pub held: Option<Held>,
 }
 
 impl GroupPages {
@@ -127,7 +130,7 @@ impl State {
             logs: Logs::new(log, log_fd),
             pages,
             connections: Connections::new(epoll),
-            publishers: Publishers { awaited, admits_local: true, leaving: BTreeSet::new() },
+            publishers: Publishers { awaited, admits_local: true, leaving: BTreeSet::new(), held: None },
             subscribers: Subscribers::new(),
             files: PayloadFiles::default(),
         };
@@ -189,7 +192,8 @@ impl State {
 
     /// When the next visitor's time, or that of a roll, is over.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.connections.next_deadline().into_iter().chain(self.roll_deadline()).min()
+        let others = self.roll_deadline().into_iter().chain(self.hold_ends());
+        self.connections.next_deadline().into_iter().chain(others).min()
     }
 
     pub fn end_visits(&mut self) {
@@ -197,6 +201,7 @@ impl State {
             self.connections.send(token, Message::refusal(Refusal::TooLate));
             self.disconnect(token);
         }
+        self.release_held();
     }
 
     pub fn serve(&mut self, token: u64, incoming: Result<Incoming>) {
@@ -218,6 +223,7 @@ impl State {
             Some(Ok(())) => {}
             Some(Err(refusal)) => self.connections.send(token, Message::refusal(refusal)),
         }
+        self.release_held();
     }
 
     /// Does what a peer in this role requests; `None` if it may not request that.
@@ -400,6 +406,7 @@ impl State {
             Role::Joining { .. } => drop(self.subscribers.joining.remove(&token)),
             Role::Subscriber { slot } => self.remove_subscriber(slot, connection.share),
         }
+        self.release_held();
     }
 
     fn disconnect_mapper_of(&mut self, publisher: u8) {

@@ -1,7 +1,7 @@
 //! A publisher that sleeps until there is space is woken as soon as a subscriber has advanced, for whatever reason.
 
 use std::mem::offset_of;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use causeway::log::layout::{PAGE_BYTES, PREFIX_BYTES, TAIL_OFFSET, Tail};
 use causeway::{Group, GroupOptions, Policy, Publisher, Received, SubscribeOptions, Subscriber};
 use causeway_os::futex::Outcome;
 use causeway_os::memory::{Access, Mapping};
+use causeway_os::process::poll;
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 
 const EIGHTH: usize = 8192;
@@ -92,4 +93,28 @@ fn a_publisher_that_waits_for_space_is_woken_when_the_subscriber_learns_what_it_
         assert!(matches!(subscriber.try_recv().unwrap(), Received::Lost { .. }));
     };
     waiting.is_woken_by(&mut subscriber, overrun, learn);
+}
+
+/// Another descriptor and the wait for space in one `poll`: the notice says nothing while the log is full, and speaks when a subscriber has read.
+#[test]
+fn a_publisher_waits_for_space_with_a_descriptor_among_others() {
+    let group = Group::create("notice", GroupOptions::new().capacity_bytes(8 * EIGHTH as u64)).unwrap();
+    let (mut publisher, mut subscriber) =
+        (group.publisher().unwrap(), group.subscribe(Policy::Reliable).unwrap());
+    while publisher.try_publish(&[7; 1000]).is_ok() {}
+    let (silent, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    for _ in 0..3 {
+        let notice = publisher.notify_space().unwrap();
+        assert!(matches!(publisher.try_publish(&[7; 1000]), Err(causeway::TryPublishError::Full)));
+        let fds = [notice.as_fd(), silent.as_fd()];
+        while matches!(subscriber.try_recv(), Ok(Received::Message(_))) {}
+        assert_eq!(poll(&fds, Some(LONG)).unwrap(), [true, false]);
+        assert!(notice.is_due());
+        drop(notice);
+        let mut count = 0;
+        while publisher.try_publish(&[7; 1000]).is_ok() {
+            count += 1;
+        }
+        assert!(count > 10, "{count} messages find space");
+    }
 }

@@ -44,6 +44,7 @@ mod scarce;
 mod services;
 mod serving;
 mod session;
+mod stock;
 mod systemd;
 mod systemd_activation;
 mod transfer;

@@ -95,6 +95,28 @@ fn lines_cross_from_publish_to_subscribe_and_stat_sees_both() {
 }
 
 #[test]
+fn a_publisher_that_is_told_to_wait_for_subscribers_publishes_nothing_before_they_are_there() {
+    let mut served = Served::start(&["--late-publishers"]);
+    let mut publisher =
+        causeway(&["publish", served.path().to_str().unwrap(), "--wait-for-subscribers", "2"])
+            .spawn()
+            .unwrap();
+    publisher.stdin.take().unwrap().write_all(b"one\ntwo\n").unwrap();
+    eventually("the publisher has not joined", || served.report().publishers.len() == 1);
+    let first = served.run("subscribe");
+    served.joined(1, 1);
+    assert_eq!(served.report().messages, 0);
+    let second = served.run("subscribe");
+    assert!(publisher.wait().unwrap().success());
+    served.received(2);
+    kill("TERM", served.server.pid());
+    assert!(served.server.wait().success());
+    for subscriber in [first, second] {
+        assert_eq!(output_of(subscriber), "one\ntwo\n");
+    }
+}
+
+#[test]
 fn publishers_that_come_after_a_subscriber_are_received_where_the_server_lets_them() {
     let mut served = Served::start(&["--late-publishers"]);
     let subscriber = served.run("subscribe");

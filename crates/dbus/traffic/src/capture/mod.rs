@@ -1,4 +1,4 @@
-//! Captures of D-Bus traffic: pcap and pcapng of link type 231, and the text of `dbus-monitor --profile`.
+//! Captures of D-Bus traffic: pcap and pcapng of link type 231, and the texts of `dbus-monitor`.
 //!
 //! A capture is read as far as it is valid. Damage is skipped up to the next packet that can be made out, and counted in
 //! [`Problems`]; nothing ends the reading but the end of the file or an error of its source.
@@ -7,6 +7,7 @@
 //!
 //! Sources of the formats: draft-ietf-opsawg-pcap (pcap), draft-ietf-opsawg-pcapng (pcapng), and the output of dbus-monitor.
 
+mod monitor;
 mod pcap;
 mod pcapng;
 mod profile;
@@ -33,6 +34,8 @@ pub enum Format {
     PcapNg,
     /// The text of `dbus-monitor --profile`: headers without flags and bodies.
     Profile,
+    /// The text of `dbus-monitor` as it is: headers without flags, and arguments.
+    Monitor,
 }
 
 impl Format {
@@ -43,7 +46,14 @@ impl Format {
             Format::Pcap => "pcap",
             Format::PcapNg => "pcapng",
             Format::Profile => "dbus-monitor --profile",
+            Format::Monitor => "dbus-monitor",
         }
+    }
+
+    /// Is it a text, which has lines and does not tell the sizes of messages?
+    #[must_use]
+    pub const fn is_text(self) -> bool {
+        matches!(self, Format::Profile | Format::Monitor)
     }
 }
 
@@ -130,6 +140,7 @@ enum Source {
     Pcap(pcap::Pcap),
     PcapNg(pcapng::PcapNg),
     Profile(profile::Profile),
+    Monitor(monitor::Monitor),
 }
 
 impl<R: Read> Reader<R> {
@@ -150,6 +161,8 @@ impl<R: Read> Reader<R> {
             Source::PcapNg(pcapng::PcapNg::default())
         } else if profile::Profile::is_start(start) {
             Source::Profile(profile::Profile::default())
+        } else if monitor::Monitor::is_start(start) {
+            Source::Monitor(monitor::Monitor::default())
         } else {
             return Err(NotACapture::Unknown);
         };
@@ -163,6 +176,7 @@ impl<R: Read> Reader<R> {
             Source::Pcap(_) => Format::Pcap,
             Source::PcapNg(_) => Format::PcapNg,
             Source::Profile(_) => Format::Profile,
+            Source::Monitor(_) => Format::Monitor,
         }
     }
 
@@ -181,6 +195,7 @@ impl<R: Read> Reader<R> {
             Source::Pcap(pcap) => pcap.next(&mut self.window),
             Source::PcapNg(pcapng) => pcapng.next(&mut self.window),
             Source::Profile(profile) => profile.next(&mut self.window),
+            Source::Monitor(monitor) => monitor.next(&mut self.window),
         }
     }
 }

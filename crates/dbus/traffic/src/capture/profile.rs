@@ -26,35 +26,13 @@ impl Profile {
 
     pub fn next<'p, R: Read>(&'p mut self, window: &mut Window<R>) -> io::Result<Option<Packet<'p>>> {
         loop {
-            // Most lines are short; a long look would copy the window for each of them.
-            let mut look = 512;
-            let line = loop {
-                let seen = window.peek(look)?;
-                match seen.iter().position(|byte| *byte == b'\n') {
-                    Some(end) => break Some(end),
-                    None if seen.len() < look || look > MOST_LINE_BYTES => break None,
-                    None => look *= 2,
-                }
-            };
-            let Some(line) = line else {
-                let rest = window.peek(look)?.len();
-                if rest == 0 {
-                    return Ok(None);
-                }
-                window.consume(rest);
-                window.problems.ends_early |= rest < look;
-                window.problems.damaged += u64::from(rest >= look);
-                window.problems.skipped += 1;
-                continue;
-            };
-            let text = window.take(line + 1);
-            if text[0] == b'#' {
+            let Some(text) = window.line(MOST_LINE_BYTES)? else { return Ok(None) };
+            if text.first() == Some(&b'#') {
                 continue;
             }
-            let parsed = std::str::from_utf8(&text[..line]).ok().and_then(message);
+            let parsed = std::str::from_utf8(text).ok().and_then(message);
             let Some((time_ns, bytes)) = parsed else {
-                window.problems.damaged += 1;
-                window.problems.skipped += 1;
+                window.note_bad_line();
                 continue;
             };
             self.message = bytes;
@@ -105,7 +83,7 @@ fn message(line: &str) -> Option<(u64, Vec<u8>)> {
 }
 
 /// Seconds with six decimals, which do not fit a float.
-fn time_ns(text: &str) -> Option<u64> {
+pub(super) fn time_ns(text: &str) -> Option<u64> {
     let (seconds, micros) = text.split_once('.')?;
     let micros: u64 = (micros.len() == 6).then(|| micros.parse().ok())??;
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(micros * 1_000)

@@ -55,6 +55,39 @@ impl<R: Read> Window<R> {
         &self.bytes[start..start + count]
     }
 
+    /// The next line, of `most` bytes at most; `None` at the end. One that is longer, or that the source ends in, is counted and skipped.
+    pub fn line(&mut self, most: usize) -> io::Result<Option<&[u8]>> {
+        loop {
+            // Most lines are short; a long look would copy the window for each of them.
+            let mut look = 512;
+            let line = loop {
+                let seen = self.peek(look)?;
+                match seen.iter().position(|byte| *byte == b'\n') {
+                    Some(end) => break Some(end),
+                    None if seen.len() < look || look > most => break None,
+                    None => look *= 2,
+                }
+            };
+            if let Some(length) = line {
+                return Ok(Some(&self.take(length + 1)[..length]));
+            }
+            let rest = self.peek(look)?.len();
+            if rest == 0 {
+                return Ok(None);
+            }
+            self.consume(rest);
+            self.problems.ends_early |= rest < look;
+            self.problems.damaged += u64::from(rest >= look);
+            self.problems.skipped += 1;
+        }
+    }
+
+    /// A line that is not what it should be.
+    pub fn note_bad_line(&mut self) {
+        self.problems.damaged += 1;
+        self.problems.skipped += 1;
+    }
+
     /// Skips a damaged place: bytes, `step` at a time and at least once, until those that follow are recognized or the source ends.
     pub fn skip_damage(&mut self, step: usize, need: usize, is_it: impl Fn(&[u8]) -> bool) -> io::Result<()> {
         self.problems.damaged += 1;

@@ -1,5 +1,5 @@
 //! What the traffic of a capture costs a broker: CPU time and context switches, from curves that the laboratory measured
-//! (`weighbridge run --suite dbus-curves`).
+//! (`weighbridge run --suite dbus-curves`). What its messages take on their way, by size alone: [`Transmission`].
 //!
 //! Each message of the capture has one cost: that of a message that is relayed, of a broadcast with so many recipients and so many rules
 //! that do not match, of a call to the broker itself, of a name or of a connection. [`Curves`] reads these costs from a record,
@@ -9,6 +9,8 @@
 mod curves;
 mod full_speed;
 mod predict;
+mod transmission;
 
 pub use curves::{Curves, Placement, Quantity};
 pub use predict::{Cost, Paced, Part, Predictor};
+pub use transmission::{ClassTime, Transmission};

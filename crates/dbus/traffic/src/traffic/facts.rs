@@ -5,6 +5,9 @@ use serde::Serialize;
 use super::work::Load;
 use crate::bus::Coverage;
 
+/// A broadcast that more connections get is a broad one, as in the document of 2011.
+pub const BROAD: u64 = 3;
+
 /// Most rows of a list.
 pub const MOST_ROWS: usize = 200;
 
@@ -60,6 +63,8 @@ pub struct Totals {
     pub others: u64,
     /// Bytes of all messages as they were sent; nothing where the capture does not tell sizes.
     pub bytes: Option<u64>,
+    /// Bytes of the largest message; nothing where the capture does not tell sizes.
+    pub peak_message_bytes: Option<u64>,
     /// Messages to or from the driver, `org.freedesktop.DBus`.
     pub driver_messages: u64,
     /// Calls to the driver.
@@ -114,6 +119,8 @@ pub struct MemberCount {
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Bytes of the largest.
+    pub peak_bytes: u64,
 }
 
 /// Messages of about one size.
@@ -282,8 +289,12 @@ pub struct Recipients {
     pub deliveries: u64,
     /// Broadcasts by the number of connections that got them.
     pub histogram: Vec<RecipientClass>,
+    /// Most connections that got one broadcast.
+    pub peak_recipients: u64,
     /// Broadcasts by member, most deliveries first.
     pub signals: Vec<SignalRecipients>,
+    /// Those of which more than [`BROAD`] connections got one, the broadest first.
+    pub broadest: Vec<SignalRecipients>,
     /// Broadcasts that no known rule wanted.
     pub unwanted: u64,
     /// Connections by the broadcasts that they got.
@@ -315,6 +326,8 @@ pub struct SignalRecipients {
     pub deliveries: u64,
     /// Most connections that got one of them.
     pub most_recipients: u64,
+    /// Broadcasts that more than [`BROAD`] connections got.
+    pub broad: u64,
     /// Broadcasts that no known rule wanted.
     pub unwanted: u64,
 }

@@ -205,6 +205,8 @@ impl Analyzer {
         let ignored = (!has_driver_replies).then_some(self.driver);
         let mut totals = self.totals;
         totals.bytes = self.options.has_sizes.then_some(self.bytes);
+        let peak_bytes = self.members.0.values().map(|sum| sum.peak_bytes).max();
+        totals.peak_message_bytes = peak_bytes.filter(|_| self.options.has_sizes);
         let of_capture = bus.connections.iter().filter(|(_, connection)| connection.is_capture);
         totals.of_capture =
             of_capture.map(|(sym, _)| self.senders.messages(sym) + self.destinations.messages(sym)).sum();
@@ -214,6 +216,7 @@ impl Analyzer {
             member: text(*member),
             messages: sum.messages,
             bytes: sum.bytes,
+            peak_bytes: sum.peak_bytes,
         });
         let invalid = self.invalid.iter().map(|(fault, count)| Count {
             name: fault.to_string(),

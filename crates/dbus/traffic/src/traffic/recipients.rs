@@ -1,6 +1,6 @@
 //! Who gets the broadcasts.
 
-use super::facts::{RecipientClass, Recipients as RecipientFacts, SignalRecipients};
+use super::facts::{BROAD, RecipientClass, Recipients as RecipientFacts, SignalRecipients};
 use super::tally::{Tally, greatest};
 use crate::bus::Coverage;
 use crate::symbols::Sym;
@@ -30,6 +30,7 @@ impl Recipients {
         signal.signals += 1;
         signal.deliveries += count;
         signal.most_recipients = signal.most_recipients.max(count);
+        signal.broad += u64::from(count > BROAD);
         signal.unwanted += u64::from(count == 0);
         for recipient in recipients {
             self.woken.add(*recipient, bytes);
@@ -54,8 +55,12 @@ impl Recipients {
         let tie = |row: &SignalRecipients| {
             (std::cmp::Reverse(row.signals), row.interface.clone(), row.member.clone())
         };
+        let signals: Vec<SignalRecipients> = signals.collect();
+        let broad = signals.iter().filter(|row| row.most_recipients > BROAD).cloned();
         RecipientFacts {
             coverage,
+            peak_recipients: histogram.last().map_or(0, |class| class.recipients),
+            broadest: greatest(broad, |row| row.most_recipients, tie),
             broadcasts: self.broadcasts,
             deliveries: self.deliveries,
             histogram,

@@ -12,12 +12,15 @@ use rustc_hash::FxHashMap;
 pub(super) struct Sum {
     pub messages: u64,
     pub bytes: u64,
+    /// Of the largest message.
+    pub peak_bytes: u64,
 }
 
 impl Sum {
     pub fn add(&mut self, bytes: u64) {
         self.messages += 1;
         self.bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(bytes);
     }
 }
 
@@ -49,7 +52,8 @@ impl Tally<Sym> {
             total.messages += sum.messages;
             total.bytes += sum.bytes;
         }
-        let rows = named.into_iter().map(|(name, Sum { messages, bytes })| Count { name, messages, bytes });
+        let rows =
+            named.into_iter().map(|(name, Sum { messages, bytes, .. })| Count { name, messages, bytes });
         greatest(rows, |row| row.messages, |row| row.name.clone())
     }
 }

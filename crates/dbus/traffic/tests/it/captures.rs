@@ -14,7 +14,7 @@ use weighbridge_dbus_traffic::traffic::{Analysis, Analyzer, Options, Work};
 
 fn analyzed(capture: &[u8]) -> (Analysis, Problems) {
     let mut reader = Reader::new(capture).unwrap();
-    let has_sizes = reader.format() != Format::Profile;
+    let has_sizes = !reader.format().is_text();
     let mut analyzer = Analyzer::new(Options { has_sizes, ..Options::default() });
     while let Some(packet) = reader.next_packet().unwrap() {
         analyzer.push(&packet);
@@ -400,4 +400,39 @@ fn rules_that_match_are_counted_in_their_class_whoever_has_them() {
     unmatched(&to_driver(":1.2", "AddMatch").body(Body::default().text("interface='a.B',member='Changed'")));
     assert_eq!(unmatched(&told("name")), Some((10, 100, 0)));
     assert_eq!(unmatched(&told("other")), Some((1, 100, 10)));
+}
+
+/// What dbus-monitor 1.14 printed of a private bus.
+const MONITORED: &str = include_str!("../files/dbus-monitor.txt");
+
+#[test]
+fn the_text_of_dbus_monitor_has_messages_names_and_rules() {
+    let reader = Reader::new(MONITORED.as_bytes()).unwrap();
+    assert_eq!((reader.format(), reader.format().word()), (Format::Monitor, "dbus-monitor"));
+    let (Analysis { facts, .. }, problems) = analyzed(MONITORED.as_bytes());
+    assert_eq!(problems, Problems::default());
+    let lines = |word: &str| MONITORED.lines().filter(|line| line.starts_with(word)).count() as u64;
+    let totals = &facts.totals;
+    let counted = [totals.method_calls, totals.method_returns, totals.errors, totals.signals];
+    assert_eq!(counted, ["method call ", "method return ", "error ", "signal "].map(lines));
+    assert_eq!((totals.bytes, totals.add_match_calls), (None, 1));
+    assert_eq!(facts.errors[0].name, "org.freedesktop.DBus.Error.ServiceUnknown");
+    assert!(facts.capture.duration_ns > 1_000_000_000, "{}", facts.capture.duration_ns);
+    // A rule is known by its argument: one connection more gets what comes after it.
+    let more = "method call time=1795647640.000001 sender=:1.9 -> destination=org.freedesktop.DBus serial=2 path=/; interface=org.freedesktop.DBus; member=AddMatch\n   string \"interface='a.B'\"\n\
+                signal time=1795647640.000002 sender=:1.8 -> destination=(null destination) serial=2 path=/a; interface=a.B; member=C\n   uint32 5\n";
+    let (with, _) = analyzed(format!("{MONITORED}{more}").as_bytes());
+    assert_eq!(
+        with.facts.recipients.deliveries,
+        facts.recipients.deliveries + 1,
+        "{:?}",
+        with.facts.recipients
+    );
+    // As it was before it had times, and with a line that is none.
+    let old = "signal sender=:1.0 -> dest=(null destination) serial=5 path=/a; interface=a.B; member=C\n   int32 5\n\
+               method return sender=:1.4 -> dest=:1.0 reply_serial=3\n   array [\n      string \"x\"\n   ]\n\
+               signal sender=:1.0 -> dest=nonsense! serial=5 path=/a; interface=a.B; member=C\n";
+    let (found, problems) = messages(old.as_bytes());
+    assert_eq!((found.len(), problems.damaged), (2, 1));
+    assert!(found.iter().all(|(time_ns, _)| *time_ns == 0));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::timeline::broker::Part;
 use crate::timeline::subject::{Point, Subject};
 use crate::timeline::trace::{Event, Trace};
 
@@ -31,6 +32,10 @@ pub enum What {
     Write,
     /// A role asks for a message, and waits.
     Wait,
+    /// A process without marks is in a system call.
+    Call,
+    /// It is between two of them: a broker dispatches.
+    Dispatch,
     /// Records are missing.
     Lost,
 }
@@ -38,7 +43,8 @@ pub enum What {
 impl What {
     /// Does it lie over what else the lane shows?
     pub fn is_above(self) -> bool {
-        matches!(self, What::Halted | What::Interrupt | What::Write | What::Wait)
+        use What::{Call, Dispatch, Halted, Interrupt, Wait, Write};
+        matches!(self, Halted | Interrupt | Write | Wait | Call | Dispatch)
     }
 
     /// As a record has it.
@@ -51,6 +57,8 @@ impl What {
             What::Interrupt => "interrupt",
             What::Write => "write",
             What::Wait => "wait",
+            What::Call => "call",
+            What::Dispatch => "dispatch",
             What::Lost => "lost",
         }
     }
@@ -123,6 +131,7 @@ pub fn lanes(subject: &Subject, from_ns: u64, to_ns: u64) -> (Vec<Lane>, Vec<Arr
             if *thread != own && spans.iter().all(|span| !matches!(span.what, What::Run(_))) {
                 continue;
             }
+            spans.extend(subject.trace.iter().flat_map(|trace| calls(trace, *thread, window)));
             if *thread == own {
                 spans.extend(notes.iter().cloned());
             }
@@ -200,7 +209,7 @@ fn of_cpu(subject: &Subject, trace: &Trace, cpu: u32, window: Window) -> Lane {
                     .pop()
                     .and_then(|(from_ns, name)| window.span(from_ns, at_ns, What::Interrupt, name)),
             ),
-            Event::Waking { .. } => {}
+            Event::Waking { .. } | Event::CallBegins(..) | Event::CallEnds(_) => {}
         }
     }
     spans.extend(running(since_ns, to_ns, runs));
@@ -253,6 +262,33 @@ fn states(trace: &Trace, thread: u32, role: usize, window: Window) -> Vec<Span> 
         }
     }
     spans.extend(state.and_then(|(from_ns, what)| window.span(from_ns, window.to_ns, what, words(what))));
+    spans
+}
+
+/// The system calls of a thread, where they were recorded, and the times between them.
+fn calls(trace: &Trace, thread: u32, window: Window) -> Vec<Span> {
+    let mut spans = Vec::new();
+    let mut state: Option<(u64, What, &str)> = None;
+    for happened in &trace.events {
+        let next = match happened.event {
+            Event::CallBegins(of, name) if of == thread => {
+                let what = match Part::of_call(name) {
+                    Part::Sending => What::Write,
+                    Part::Waiting => What::Wait,
+                    _ => What::Call,
+                };
+                (happened.at_ns, what, name)
+            }
+            Event::CallEnds(of) if of == thread => (happened.at_ns, What::Dispatch, "dispatch"),
+            _ => continue,
+        };
+        let ended = state.replace(next);
+        spans.extend(ended.and_then(|(from_ns, what, name)| window.span(from_ns, next.0, what, name)));
+        if next.0 > window.to_ns {
+            return spans;
+        }
+    }
+    spans.extend(state.and_then(|(from_ns, what, name)| window.span(from_ns, window.to_ns, what, name)));
     spans
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Pure: bytes, formats and marks in; values and text out. [`Trace::decode`] reads the pages of the kernel's trace buffers ·
 //! [`Subject`] is what was observed: roles with their threads and marks, and the trace, if there is one · [`phases`] divides each operation ·
-//! [`lanes`] says who did what and when · [`chrome`] writes all of it for ui.perfetto.dev · [`picture`] picks a few operations to draw.
+//! [`lanes`] says who did what and when · [`broker`] divides a broker's time by its system calls · [`chrome`] writes all of it for ui.perfetto.dev · [`picture`] picks a few operations to draw.
 
+pub mod broker;
 pub mod chrome;
 mod format;
 pub mod lanes;
@@ -16,4 +17,4 @@ mod trace;
 pub use format::{Format, FormatError};
 pub use pages::check_page_format;
 pub use subject::{Mark, Operation, Point, Role, Subject};
-pub use trace::{EVENTS, Event, Formats, Gap, Happened, OPTIONAL_EVENTS, Trace};
+pub use trace::{CALL_EVENTS, EVENTS, Event, Formats, Gap, Happened, OPTIONAL_EVENTS, Trace};

@@ -73,6 +73,7 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
         operation_ns: if lengths.is_empty() { [0.0; 3] } else { quantiles(&lengths) },
         switches_per_operation: subject.switches_per_operation(operations),
         preempted_per_operation: subject.preempted_per_operation(operations),
+        preempted_by: subject.preempted_by(operations),
         phases: usual.into_iter().map(phase).collect(),
         unrecorded_cpus: subject.unrecorded_cpus.clone(),
         missing_switches: subject.missing_switches(from_ns, to_ns),

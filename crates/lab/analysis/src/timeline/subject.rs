@@ -213,6 +213,22 @@ impl Subject {
         preempted
     }
 
+    /// The switches of [`preempted_per_operation`](Subject::preempted_per_operation) of all roles, by what took the CPU: `wake-up`, `tick` or `other`.
+    pub fn preempted_by(&self, operations: &[Operation]) -> BTreeMap<String, f64> {
+        let mut by = BTreeMap::new();
+        let Some(trace) = self.trace.as_ref().filter(|_| self.has_all_switches(operations)) else {
+            return by;
+        };
+        for happened in self.own_switches(operations) {
+            if let Event::Switch { from, is_runnable: true, .. } = happened.event
+                && self.role_of(from).is_some()
+            {
+                *by.entry(trace.cause(happened).into()).or_default() += 1.0 / operations.len() as f64;
+            }
+        }
+        by
+    }
+
     fn own_switches<'s>(&'s self, operations: &'s [Operation]) -> impl Iterator<Item = &'s Happened> {
         let in_operation = |at_ns: u64| {
             let next = operations.partition_point(|of| of.begins_ns <= at_ns);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use syscalls::Sysno;
 use weighbridge_record::MissingSwitches;
 
 use crate::timeline::format::{Format, FormatError};
@@ -23,9 +24,15 @@ pub const OPTIONAL_EVENTS: [&str; 9] = [
     "power/cpu_idle",
 ];
 
+/// The beginnings and ends of system calls, where they are recorded of some threads.
+pub const CALL_EVENTS: [&str; 2] = ["raw_syscalls/sys_enter", "raw_syscalls/sys_exit"];
+
 /// Names of softirqs by number (`include/linux/interrupt.h`).
 const SOFTIRQS: [&str; 10] =
     ["hi", "timer", "net-tx", "net-rx", "block", "irq-poll", "tasklet", "sched", "hrtimer", "rcu"];
+
+/// The interrupt of a CPU's own timer.
+const TICK: &str = "timer";
 
 /// The formats of events by their number, with their names.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +74,10 @@ pub enum Event {
     InterruptEnds,
     /// The CPU halts, in this state, or does not halt any more.
     Idle(Option<u32>),
+    /// A thread begins a system call, by its name.
+    CallBegins(u32, &'static str),
+    /// It is back from it.
+    CallEnds(u32),
 }
 
 /// Something that happened on a CPU.
@@ -155,6 +166,12 @@ impl Trace {
                 self.name(thread("pid"), format.text(record, "comm"));
                 thread("common_pid").zip(thread("pid")).map(|(by, woken)| Event::Waking { by, woken })
             }
+            "raw_syscalls/sys_enter" => {
+                let call = number("id").and_then(|id| Sysno::new(usize::try_from(id).ok()?));
+                let name = call.map_or("another call", |call| call.name());
+                thread("common_pid").map(|thread| Event::CallBegins(thread, name))
+            }
+            "raw_syscalls/sys_exit" => thread("common_pid").map(Event::CallEnds),
             "irq/irq_handler_entry" => format.text(record, "name").map(Event::InterruptBegins),
             "irq/softirq_entry" => {
                 let name = thread("vec").and_then(|vec| SOFTIRQS.get(vec as usize));
@@ -165,7 +182,7 @@ impl Trace {
             }
             other if other.ends_with("_exit") => Some(Event::InterruptEnds),
             "irq_vectors/reschedule_entry" => Some(Event::InterruptBegins("reschedule IPI".into())),
-            "irq_vectors/local_timer_entry" => Some(Event::InterruptBegins("timer".into())),
+            "irq_vectors/local_timer_entry" => Some(Event::InterruptBegins(TICK.into())),
             _ => None,
         };
         self.events.extend(event.map(|event| Happened { at_ns, cpu, event }));
@@ -204,6 +221,24 @@ impl Trace {
             of_cpu.from_idle += u64::from(before == 0);
         }
         missing.into_values().collect()
+    }
+
+    /// What made a thread that could have gone on lose the CPU in this switch: the latest of what happened on that CPU since the thread
+    /// has it. A `wake-up` made another thread ready, the `tick` of the timer found that its time was over; `other` where neither was
+    /// recorded: it yielded, or another CPU did it.
+    pub(crate) fn cause(&self, switch: &Happened) -> &'static str {
+        let end = self.events.partition_point(|of| of.at_ns <= switch.at_ns);
+        let of_cpu = self.events[..end].iter().rev().filter(|of| of.cpu == switch.cpu);
+        let before = of_cpu.skip_while(|of| *of != switch).skip(1);
+        for of in before {
+            match &of.event {
+                Event::Switch { .. } => break,
+                Event::Waking { .. } => return "wake-up",
+                Event::InterruptBegins(name) if name == TICK => return "tick",
+                _ => {}
+            }
+        }
+        "other"
     }
 
     /// Are records of a CPU lost between these times?

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use weighbridge_analysis::timeline::{
-    Event, Gap, Happened, Mark, Operation, Point, Role, Subject, Trace, chrome, lanes, phases, picture,
+    Event, Gap, Happened, Mark, Operation, Point, Role, Subject, Trace, broker::split, chrome, lanes, phases,
+    picture,
 };
 
 const CLIENT: u32 = 10;
@@ -423,4 +424,88 @@ fn a_trace_file_is_of_the_trace_event_format() {
     assert!(text.contains("writes call Frobnicate") && text.contains("\"CPUs\""), "{text:.500}");
     let without = Subject { trace: None, ..subject };
     check_trace_file(&chrome::trace_file(&without, "a case", 10_000, 29_000));
+}
+
+/// A broker that receives, dispatches and sends, and is preempted by the receiver that it wakes in the middle of a send.
+fn brokered() -> Subject {
+    let (mut client, mut server, mut events) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..20 {
+        let at = |ns: u64| 10_000 + number * 1000 + ns;
+        let call = |ns: u64, name| happened(at(ns), Event::CallBegins(BROKER, name));
+        let back = |ns: u64| happened(at(ns), Event::CallEnds(BROKER));
+        client.extend([
+            mark(at(0), Point::WriteBegins, number),
+            mark(at(50), Point::Written, number),
+            mark(at(60), Point::WaitBegins, number),
+        ]);
+        server.extend([mark(at(690), Point::Read, number), mark(at(700), Point::WaitBegins, number + 1)]);
+        events.extend([
+            waking(at(30), CLIENT, BROKER),
+            switch(at(100), CLIENT, BROKER),
+            back(110),
+            call(120, "recvmsg"),
+            back(200),
+            call(400, "sendmsg"),
+            waking(at(500), BROKER, SERVER),
+            happened(at(600), Event::Switch { from: BROKER, is_runnable: true, to: SERVER }),
+            switch(at(800), SERVER, BROKER),
+            back(850),
+            call(860, "epoll_wait"),
+            switch(at(900), BROKER, CLIENT),
+        ]);
+    }
+    let broker =
+        Role { name: "broker".into(), kind: "broker".into(), threads: vec![BROKER], marks: Vec::new() };
+    let roles = vec![role("client", CLIENT, client), broker, role("server", SERVER, server)];
+    Subject { roles, trace: Some(trace(events)), ..Subject::default() }
+}
+
+#[test]
+fn a_brokers_time_is_divided_at_its_calls_and_what_preempts_it_is_no_part_of_it() {
+    let subject = brokered();
+    let operations = subject.operations();
+    let split = split(&subject, "broker", &operations).unwrap();
+    let count = split.operations;
+    let parts =
+        [split.receiving_ns, split.dispatch_ns, split.sending_ns, split.waiting_ns, split.other_calls_ns];
+    // It has the CPU for 600 of 1,000 ns.
+    assert_eq!(parts.map(|ns| ns / count), [80, 220, 250, 50, 0]);
+    assert!(split.calls.values().all(|calls| *calls == count) && split.calls.len() == 3, "{split:?}");
+    let (lanes, _) = lanes::lanes(&subject, 10_000, 11_000);
+    let broker = lanes.iter().find(|lane| lane.name == "broker").unwrap();
+    let calls: Vec<(&str, &str)> = broker
+        .spans
+        .iter()
+        .filter(|span| span.what.is_above())
+        .map(|span| (span.what.word(), span.name.as_str()))
+        .collect();
+    assert_eq!(
+        calls[..4],
+        [("dispatch", "dispatch"), ("call", "recvmsg"), ("dispatch", "dispatch"), ("write", "sendmsg")]
+    );
+    // Where calls are not recorded there is nothing to divide.
+    let mut without = brokered();
+    let trace = without.trace.as_mut().unwrap();
+    trace.events.retain(|of| !matches!(of.event, Event::CallBegins(..) | Event::CallEnds(_)));
+    assert_eq!(self::split(&without, "broker", &operations), None);
+}
+
+#[test]
+fn a_wake_up_and_the_tick_are_two_reasons_to_lose_the_cpu() {
+    let by = |subject: &Subject| subject.preempted_by(&subject.operations());
+    assert_eq!(by(&brokered()).into_keys().collect::<Vec<_>>(), ["wake-up"]);
+    let with = |event: fn(u64) -> Vec<Happened>| {
+        let mut subject = brokered();
+        let trace = subject.trace.as_mut().unwrap();
+        trace.events.retain(|of| !matches!(of.event, Event::Waking { by: BROKER, .. }));
+        trace.events.extend((0..20).flat_map(|number| event(10_000 + number * 1000)));
+        trace.events.sort_by_key(|of| of.at_ns);
+        by(&subject)
+    };
+    let tick = with(|at_ns| {
+        let begins = Event::InterruptBegins("timer".into());
+        vec![happened(at_ns + 590, begins), happened(at_ns + 595, Event::InterruptEnds)]
+    });
+    assert!((tick["tick"] - 1.0).abs() < 1e-9 && tick.len() == 1, "{tick:?}");
+    assert_eq!(with(|_| Vec::new()).into_keys().collect::<Vec<_>>(), ["other"], "it yielded");
 }

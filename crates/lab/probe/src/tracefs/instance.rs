@@ -85,6 +85,11 @@ impl Instance {
         write(self.root()?, &format!("events/{name}/enable"), "1")
     }
 
+    /// Has only those records of an event kept of which this holds, in the kernel's language of filters; `comm == "x"` is of threads with that name.
+    pub fn filter(&self, name: &str, filter: &str) -> Result<()> {
+        write(self.root()?, &format!("events/{name}/filter"), filter)
+    }
+
     /// Begins to record.
     pub fn start(&self) -> Result<()> {
         write(self.root()?, "tracing_on", "1")

@@ -27,12 +27,12 @@ const DIM: &str = "class=\"dim\"";
 
 const STYLE: &str = "\
 .tl{--tl-fg:#1d2329;--tl-dim:#59636e;--tl-line:#d4dae0;--tl-idle:#eef1f4;--tl-other:#aab3bc;--tl-wait:#d7dee5;--tl-ready:#f0d9a8;--tl-irq:#a03030;\
---tl-halt:#c3ccd4;--tl-bg:#fff;font:11px system-ui,sans-serif}\
+--tl-halt:#c3ccd4;--tl-call:#9fc3a5;--tl-dispatch:#e3c3d6;--tl-bg:#fff;font:11px system-ui,sans-serif}\
 @media(prefers-color-scheme:dark){.tl{--tl-fg:#e2e7ec;--tl-dim:#9aa5b0;--tl-line:#39424b;--tl-idle:#1d2329;--tl-other:#5c6670;--tl-wait:#323b44;\
---tl-ready:#6b5420;--tl-irq:#e07070;--tl-halt:#3b454f;--tl-bg:#14181c}}\
+--tl-ready:#6b5420;--tl-irq:#e07070;--tl-halt:#3b454f;--tl-call:#37593d;--tl-dispatch:#5f3f52;--tl-bg:#14181c}}\
 .tl text{fill:var(--tl-fg)}.tl .dim{fill:var(--tl-dim)}.tl .in{fill:#fff;pointer-events:none}.tl .on{pointer-events:none;paint-order:stroke;stroke:var(--tl-wait);stroke-width:3px}\
 .tl .grid{stroke:var(--tl-line);stroke-width:1}.tl .other{fill:var(--tl-other)}.tl .idle{fill:var(--tl-idle)}.tl .halted{fill:var(--tl-halt)}\
-.tl .ready{fill:var(--tl-ready)}.tl .wait{fill:var(--tl-wait)}.tl .interrupt{fill:var(--tl-irq)}.tl .lost{fill:#e00000;opacity:.55}\
+.tl .ready{fill:var(--tl-ready)}.tl .wait{fill:var(--tl-wait)}.tl .call{fill:var(--tl-call)}.tl .dispatch{fill:var(--tl-dispatch)}.tl .interrupt{fill:var(--tl-irq)}.tl .lost{fill:#e00000;opacity:.55}\
 .tl .message{stroke:var(--tl-fg);stroke-width:1.4;fill:none;opacity:.75}.tl .wake{stroke:var(--tl-dim);stroke-width:1.2;stroke-dasharray:4 3;fill:none}\
 .tl .hm{fill:var(--tl-fg)}.tl .hw{fill:var(--tl-dim)}.tl rect{shape-rendering:crispEdges}";
 
@@ -100,7 +100,7 @@ fn bar(svg: &mut Svg, scale: &Scale, top: f64, span: &PictureSpan) {
     let (offset, height) = place(&span.what);
     let paint = match (span.what.as_str(), span.role) {
         ("run" | "write", Some(role)) => format!("fill=\"{}\"", Look::nth(role as usize).hex()),
-        (what @ ("idle" | "halted" | "ready" | "wait" | "interrupt" | "lost"), _) => {
+        (what @ ("idle" | "halted" | "ready" | "wait" | "call" | "dispatch" | "interrupt" | "lost"), _) => {
             format!("class=\"{what}\"")
         }
         _ => "class=\"other\"".into(),
@@ -125,7 +125,7 @@ fn words(svg: &mut Svg, scale: &Scale, top: f64, span: &PictureSpan) {
 
 /// Top and height of a bar in its lane.
 fn place(what: &str) -> (f64, f64) {
-    if matches!(what, "halted" | "interrupt" | "write" | "wait") { ABOVE } else { BASE }
+    if matches!(what, "halted" | "interrupt" | "write" | "wait" | "call" | "dispatch") { ABOVE } else { BASE }
 }
 
 fn draw_arrow(svg: &mut Svg, scale: &Scale, lanes: usize, arrow: &PictureArrow) {
@@ -148,6 +148,8 @@ fn legend(svg: &mut Svg, y: f64) {
     let entries = [
         ("fill=\"#0082c8\"", "a role runs, or writes"),
         ("class=\"wait\"", "waits in a call"),
+        ("class=\"call\"", "in another call"),
+        ("class=\"dispatch\"", "between calls"),
         ("class=\"ready\"", "ready, no CPU"),
         ("class=\"other\"", "another process"),
         ("class=\"halted\"", "CPU halted"),

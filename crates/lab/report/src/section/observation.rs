@@ -1,7 +1,8 @@
 //! What the kernel did while a case ran: counts, time by function, what it cost to look, and how two cases differ.
 
 use weighbridge_record::{
-    Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart, RefusedMeans, SymbolTime,
+    BrokerTime, Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart, RefusedMeans,
+    SymbolTime,
 };
 
 use super::Context;
@@ -10,6 +11,7 @@ use crate::chart::Drawing;
 use crate::document::{Block, Item, Section, Table};
 use crate::flame::Flame;
 use crate::model::{Report, Sourced};
+use crate::suite::broker_time;
 use crate::units::{count, range, significant, with_unit};
 use crate::words::{many, plain};
 
@@ -150,6 +152,7 @@ fn of_profile(of: &Profile, top: usize) -> Vec<Block> {
     };
     let heads = ["time of", "user\nns/op", "kernel\nns/op", "share"];
     blocks.push(Block::Table(Table::new("Time by role", heads, of.parts.iter().map(part))));
+    blocks.extend(of_broker(of));
     // A time is so many samples of a period each over the operations.
     let samples = |ns: f64| format!("{:.0}", ns * of.ops as f64 / of.period_ns.max(f64::MIN_POSITIVE));
     let symbol = |symbol: &SymbolTime| {
@@ -171,6 +174,50 @@ fn of_profile(of: &Profile, top: usize) -> Vec<Block> {
     let title = format!("Flame graph: {}", plain(&of.case.to_string()));
     blocks.push(Block::chart(title, ABOUT_FLAME, Drawing::Flame(flame), None));
     blocks
+}
+
+/// Functions of the kernel that receive, send and wait, and what each broker calls to find who wants a message.
+const RECEIVING: [&str; 4] = ["__sys_recvmsg", "__sys_recvmmsg", "__sys_recvfrom", "ksys_read"];
+const SENDING: [&str; 4] = ["__sys_sendmsg", "__sys_sendmmsg", "__sys_sendto", "ksys_write"];
+const WAITING: [&str; 3] = ["do_epoll_wait", "do_sys_poll", "do_select"];
+const MATCHING: [&str; 3] =
+    ["bus_matchmaker_get_recipients", "match_registry_get_subscribers", "Matches::compare"];
+
+/// A broker's time by the calls in which samples found it.
+fn of_broker(of: &Profile) -> Vec<Block> {
+    const BROKER: &str = "broker";
+    let Some(part) = of.parts.iter().find(|part| part.role == BROKER) else { return Vec::new() };
+    let own = || of.symbols.iter().filter(|symbol| symbol.role == BROKER);
+    let kernel = |names: &[&str]| -> f64 {
+        own().filter(|of| of.in_kernel && names.contains(&of.symbol.as_str())).map(|of| of.total_ns).sum()
+    };
+    let matching: f64 = own()
+        .filter(|of| !of.in_kernel && MATCHING.iter().any(|name| of.symbol.ends_with(name)))
+        .map(|of| of.total_ns)
+        .sum();
+    let [receiving_ns, sending_ns, waiting_ns] = [&RECEIVING[..], &SENDING, &WAITING].map(kernel);
+    let time = BrokerTime {
+        receiving_ns,
+        sending_ns,
+        waiting_ns,
+        dispatch_ns: part.user_ns,
+        other_calls_ns: (part.kernel_ns - receiving_ns - sending_ns - waiting_ns).max(0.0),
+        matching_ns: (matching > 0.0).then_some(matching),
+        ..BrokerTime::default()
+    };
+    let table = broker_time(
+        "The broker's time of an operation by the system calls in which samples found it, µs; beside it those of a signal to 10 subscribers in 2011",
+        &[("here".into(), Some(&time))],
+        &["277 B", "17 kB"],
+    );
+    let said = match time.matching_ns {
+        Some(_) => "what it does outside of system calls is dispatch",
+        None => {
+            "what it does outside of system calls is dispatch; of it, match rules cannot be told apart: the broker's file has no symbols, which a package of debug \
+             symbols would bring"
+        }
+    };
+    vec![table, Block::sentences([said.to_owned()])]
 }
 
 /// A name as a table has room for it. The record and the flame graph have it in full.

@@ -1,10 +1,11 @@
 //! When each thing happens in an operation: phases with their shares, and a picture of a few operations.
 
-use weighbridge_record::{MissingSwitches, Phase, Timeline};
+use weighbridge_record::{BrokerTime, MissingSwitches, Phase, Timeline};
 
 use super::Context;
 use crate::chart::Drawing;
 use crate::document::{Block, Section, Table};
+use crate::suite::broker_time;
 use crate::units::{count, with_unit};
 use crate::words::plain;
 
@@ -15,6 +16,10 @@ const ABOUT: &str = "Each of these is a marked run: its times are longer than th
 
 /// Fewer such switches for an operation than this are not worth a word.
 const SELDOM: f64 = 0.05;
+/// Parts that come to more than this share of what the kernel counts have a reason.
+const MORE_THAN_COUNTED: f64 = 1.05;
+/// More than this times as slow is not the same broker.
+const MOST_LOOKING: f64 = 1.1;
 /// Time lines that are not folded.
 const OPEN: usize = 2;
 
@@ -40,6 +45,7 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
 fn of(timeline: &Timeline) -> Vec<Block> {
     let mut blocks = vec![Block::sentences(sentences(timeline))];
     let figures = (!timeline.phases.is_empty()).then(|| phases(timeline));
+    blocks.extend(timeline.broker.iter().flat_map(broker));
     if timeline.picture.lanes.is_empty() {
         blocks.extend(figures.map(Block::Table));
     } else {
@@ -74,6 +80,15 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         sentences.push(format!(
             "{switches} context switches an operation, from and to its processes{away}{preempted}"
         ));
+        let by = timeline.preempted_by.iter().filter(|(_, times)| **times >= SELDOM);
+        let by: Vec<String> =
+            by.map(|(cause, times)| format!("{} {}", words(cause), count(*times))).collect();
+        if !by.is_empty() {
+            sentences.push(format!("why they lost the CPU: {}", by.join(", ")));
+        }
+    }
+    if let Some(mark_ns) = timeline.mark_ns {
+        sentences.push(format!("a mark costs {}, by two that follow each other", ns(mark_ns)));
     }
     if let Some(why) = &timeline.refused {
         sentences.push(format!(
@@ -97,6 +112,55 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// A reason for a preemption.
+fn words(cause: &str) -> String {
+    match cause {
+        "wake-up" => "another thread was woken".into(),
+        "tick" => "the timer ended a time slice".into(),
+        "other" => "yielded, or not recorded".into(),
+        other => plain(other),
+    }
+}
+
+/// What the broker does, by its system calls.
+fn broker(time: &BrokerTime) -> Vec<Block> {
+    let [ratio, low, high] = time.looking_ratio;
+    let mut said = vec![format!(
+        "broker: the parts come to {}, {:.0} % of the {} of CPU time that the kernel counts for an operation when nobody looks",
+        with_unit("ns", time.sum_ns()),
+        time.sum_ns() / time.counted_ns * 100.0,
+        with_unit("ns", time.counted_ns),
+    )];
+    if time.sum_ns() > MORE_THAN_COUNTED * time.counted_ns {
+        said.push(
+            "a guess why it is less: of a process that is preempted by one that it has just woken, the kernel may count up to the wake-up and not up to the switch"
+                .into(),
+        );
+    }
+    let within = if ratio > MOST_LOOKING {
+        "; that is much, and `--only kernel` samples its calls for less"
+    } else {
+        ""
+    };
+    said.push(format!(
+        "the cost of looking, which is taken off the parts: {:+.1} % of the broker's CPU time ({:+.1} to {:+.1} %, {} rounds){within}",
+        (ratio - 1.0) * 100.0,
+        (low - 1.0) * 100.0,
+        (high - 1.0) * 100.0,
+        time.rounds,
+    ));
+    let calls: Vec<String> =
+        time.calls.iter().map(|(name, times)| format!("{} {}", plain(name), count(*times))).collect();
+    said.push(format!("its system calls for an operation: {}", calls.join(", ")));
+    said.push("dispatch is what it does outside of system calls: parsing, matching, marshalling".into());
+    let table = broker_time(
+        "The broker's CPU time of an operation by its system calls, µs; beside it those of a signal to 10 subscribers in 2011",
+        &[("here".into(), Some(time))],
+        &["277 B", "17 kB"],
+    );
+    vec![table, Block::sentences(said)]
 }
 
 fn missing(of: &MissingSwitches) -> String {

@@ -14,9 +14,11 @@ mod published;
 mod scaling;
 mod slab;
 
+pub(crate) use dbus::broker_time;
+pub use dbus::start_of_2010_s;
 use std::cell::RefCell;
 
-use weighbridge_record::{CaseId, Header, Line, Published, Ratio, Summary, derive};
+use weighbridge_record::{CaseId, Header, Line, Published, Ratio, Summary, Timeline, derive};
 
 use crate::document::{self, Block, Column};
 use crate::figure::{Off, marks};
@@ -166,6 +168,12 @@ impl<'a> Record<'a> {
         let source = self.source;
         let skips = self.report.skipped.iter().filter(move |skip| skip.source == source);
         skips.map(|skip| (&skip.what.case, skip.what.why.as_str()))
+    }
+
+    /// The time line of a case, by its id.
+    fn timeline(&self, subject: &str) -> Option<&'a Timeline> {
+        let of = |line: &&Sourced<Timeline>| line.source == self.source && line.what.subject == subject;
+        self.report.timelines.iter().find(of).map(|line| &line.what)
     }
 
     /// Why cases of the record have no figure.

@@ -47,6 +47,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_start_of_2010_is_in_the_table() {
+        assert_eq!(super::super::start_of_2010_s(), Some([11.87, 10.56]));
+    }
+
+    #[test]
     fn the_carried_tables_have_the_rows_and_columns_of_their_sources() {
         // 23 sizes in two placements with two harnesses; four settings for 15 s; 24 lines of two kernels; 7; 20; 30.
         for (table, count, texts, numbers) in [

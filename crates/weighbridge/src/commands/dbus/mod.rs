@@ -5,6 +5,7 @@ mod capture;
 mod costs;
 mod exam;
 mod lint;
+mod ping_pong;
 mod read;
 mod replay;
 mod sections;
@@ -20,5 +21,6 @@ pub fn dbus(args: &Dbus) -> Result<Exit, Failure> {
         Command::Lint(args) => lint::lint(args),
         Command::Exam(args) => exam::exam(args),
         Command::Replay(args) => replay::replay(args),
+        Command::PingPong(args) => ping_pong::ping_pong(args),
     }
 }

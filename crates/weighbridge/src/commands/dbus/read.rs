@@ -52,7 +52,7 @@ impl Captures {
 
     /// Do all of them tell the sizes of messages?
     pub fn have_sizes(&self) -> bool {
-        self.readers.iter().all(|(_, reader)| reader.format() != Format::Profile)
+        self.readers.iter().all(|(_, reader)| !reader.format().is_text())
     }
 
     /// Gives every packet to `take`; what could not be used is said on standard error and returned.
@@ -80,7 +80,7 @@ impl Captures {
 }
 
 fn warn(name: &str, format: Format, problems: Problems) {
-    let unit = if format == Format::Profile { "lines" } else { "bytes" };
+    let unit = if format.is_text() { "lines" } else { "bytes" };
     if problems.damaged > 0 {
         let (places, skipped) = (problems.damaged, problems.skipped);
         output::warn(&format!("{name} is damaged: {skipped} {unit} were skipped in {places} places"));

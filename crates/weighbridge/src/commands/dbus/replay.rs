@@ -9,7 +9,7 @@ use weighbridge_dbus_client::brokers::{Broker, Error as BrokerError, Limits, Pro
 use weighbridge_dbus_replay::plan::{Counts, Plan, Planner};
 use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
 use weighbridge_harness::duet::Random;
-use weighbridge_report::{Document, Section, Table, grouped};
+use weighbridge_report::{Document, Section, Table, grouped, start_of_2010_s};
 use weighbridge_stats::Evidence;
 use weighbridge_stats::order::median;
 
@@ -382,6 +382,13 @@ impl Report {
         let about = format!(
             "Compared with {baseline}, by pairs of replays of one round; from … to is the interval of {confidence} %."
         );
-        Section::of("Ratios", [about], table.blocks())
+        let published = start_of_2010_s().map(|[daemon, kernel]| {
+            format!(
+                "Published of 2010: a start of a chat program (Telepathy, N900) took {daemon} s through dbus-daemon and {kernel} s through the kernel, \
+                 a ratio of {:.3}; its programs' own work is in both, and a replay has none of it.",
+                kernel / daemon
+            )
+        });
+        Section::of("Ratios", std::iter::once(about).chain(published), table.blocks())
     }
 }

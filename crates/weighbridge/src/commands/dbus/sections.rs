@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_dbus_traffic::cost::Cost;
+use weighbridge_dbus_traffic::cost::{ClassTime, Cost};
 use weighbridge_dbus_traffic::lint::{Finding, Level};
-use weighbridge_dbus_traffic::traffic::{Facts, Habits, MOST_STEPS, Step};
+use weighbridge_dbus_traffic::traffic::{BROAD, Facts, Habits, MOST_STEPS, SizeClass, Step};
 use weighbridge_report::{
     Block, Chart, Columns, Document, Drawing, Kind, Look, Message, Section, Stack, Table, grouped,
 };
@@ -18,17 +18,22 @@ pub fn document(
     facts: &Facts,
     findings: &[Finding],
     sources: &[Source],
-    costs: &BTreeMap<String, Cost>,
+    (costs, transmission): (&BTreeMap<String, Cost>, &BTreeMap<String, Vec<ClassTime>>),
     top: usize,
 ) -> Document {
     let files: Vec<&str> = sources.iter().map(|source| source.file.as_str()).collect();
     let title = format!("D-Bus traffic of {}", files.join(", "));
     let lead = Section::of(&title, lead(facts), Vec::new());
     let mut sections = vec![lead, rate(facts), types(facts), members(facts, top), senders(facts, top)];
-    sections.extend([sizes(facts), calls(facts, top), errors(facts, top)].into_iter().flatten());
+    sections
+        .extend([sizes(facts, transmission), calls(facts, top), errors(facts, top)].into_iter().flatten());
     sections.extend(habits(&facts.habits, top));
     sections.push(recipients(facts));
-    sections.extend([signals(facts, top), woken(facts, top), rules(findings, top)].into_iter().flatten());
+    sections.extend(
+        [signals(facts, top), broadest(facts, top), woken(facts, top), rules(findings, top)]
+            .into_iter()
+            .flatten(),
+    );
     sections.extend(costs::sections(costs));
     sections.extend(sequence(&facts.sequence));
     Document { title, warnings: Vec::new(), sections }
@@ -163,17 +168,58 @@ fn senders(facts: &Facts, top: usize) -> Section {
     Section::of("Connections", [], table.blocks())
 }
 
-fn sizes(facts: &Facts) -> Option<Section> {
-    let head = ["bytes of a message", "messages", "share", "bytes together"];
+fn sizes(facts: &Facts, transmission: &BTreeMap<String, Vec<ClassTime>>) -> Option<Section> {
+    let words = transmission.keys().map(|broker| format!("{broker}, ms"));
+    let head: Vec<String> = ["bytes of a message", "messages", "share", "bytes together"]
+        .map(String::from)
+        .into_iter()
+        .chain(words)
+        .collect();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let table = Table::of_first(&head, 1, 20, &facts.sizes, |row| {
         let class = format!("{} … {}", grouped(row.from_bytes), grouped(row.to_bytes));
         let share = percent(row.messages, facts.totals.messages);
-        vec![class, grouped(row.messages), share, grouped(row.bytes)]
+        let times = transmission.values().map(|classes| {
+            let of = classes.iter().find(|class| class.to_bytes == row.to_bytes);
+            of.map_or(String::new(), |class| format!("{:.3}", class.transmission_ns / 1e6))
+        });
+        [vec![class, grouped(row.messages), share, grouped(row.bytes)], times.collect()].concat()
     });
-    let drawing =
-        classes(facts.sizes.iter().map(|row| (format!("≤ {}", grouped(row.to_bytes)), row.messages)));
-    let charted = || Section::of("Sizes", [], table.charted("Messages by size", drawing));
-    (!facts.sizes.is_empty()).then(charted)
+    let name = |row: &SizeClass| format!("≤ {}", grouped(row.to_bytes));
+    let drawing = classes(facts.sizes.iter().map(|row| (name(row), row.messages)));
+    let mut blocks = table.charted("Messages by size", drawing);
+    let mut about = vec![];
+    about.extend(
+        facts
+            .totals
+            .peak_message_bytes
+            .map(|bytes| format!("The largest message has {} bytes.", grouped(bytes))),
+    );
+    if !transmission.is_empty() {
+        about.push(TRANSMISSION.to_owned());
+        blocks.extend(picture("Time on the way by size", time_by_size(facts, transmission)));
+    }
+    (!facts.sizes.is_empty()).then(|| Section::of("Sizes", about, blocks))
+}
+
+const TRANSMISSION: &str = "ms: what the messages of a class take on their way, one after the other, by half of a call of their size and straight lines \
+                            between the sizes of the record. A call's size there is that of its array, which is some 100 bytes less than the message.";
+
+/// A column for each class of size, a part of it for each broker.
+fn time_by_size(facts: &Facts, transmission: &BTreeMap<String, Vec<ClassTime>>) -> Drawing {
+    let kind = |(index, name): (usize, &String)| Kind { name: name.clone(), look: Look::nth(index) };
+    let stack = |(index, row): (usize, &SizeClass)| Stack {
+        name: format!("≤ {}", grouped(row.to_bytes)),
+        parts: transmission
+            .values()
+            .map(|of| of.get(index).map_or(0.0, |of| of.transmission_ns / 1e6))
+            .collect(),
+    };
+    Drawing::Columns(Columns {
+        unit: "milliseconds".into(),
+        kinds: transmission.keys().enumerate().map(kind).collect(),
+        stacks: facts.sizes.iter().enumerate().map(stack).collect(),
+    })
 }
 
 fn calls(facts: &Facts, top: usize) -> Option<Section> {
@@ -298,6 +344,15 @@ fn signals(facts: &Facts, top: usize) -> Option<Section> {
     let head = ["signal", "broadcasts", "recipients together", "most", "to nobody"];
     listed("Broadcasts", "", &head, 1, top, &facts.recipients.signals, |row| {
         let counts = [row.signals, row.deliveries, row.most_recipients, row.unwanted].map(grouped);
+        [vec![dotted(&row.interface, &row.member)], counts.to_vec()].concat()
+    })
+}
+
+fn broadest(facts: &Facts, top: usize) -> Option<Section> {
+    let about = format!("Signals of which more than {BROAD} connections got one.");
+    let head = ["signal", "most recipients", "to more than 3", "broadcasts"];
+    listed("Broadest signals", &about, &head, 1, top, &facts.recipients.broadest, |row| {
+        let counts = [row.most_recipients, row.broad, row.signals].map(grouped);
         [vec![dotted(&row.interface, &row.member)], counts.to_vec()].concat()
     })
 }

@@ -15,7 +15,7 @@ use weighbridge_dbus_replay::player;
 use weighbridge_harness::marks::threads_of;
 use weighbridge_record::MissingSwitches;
 
-use crate::commands::recording::Recording;
+use crate::commands::recording::{Recording, What};
 use crate::destination::write_new;
 use crate::{Failure, output};
 
@@ -43,8 +43,11 @@ impl Watch {
         cpus.extend(broker.and_then(|pid| sched::allowed_cpus_of(pid).ok()).unwrap_or_default());
         cpus.sort_unstable();
         cpus.dedup();
+        let comm = broker.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
+        let comm = comm.as_deref().map(str::trim_end);
+        let what = What { calls_of: comm.as_slice(), is_brief: false };
         Watch {
-            recording: Recording::begin(&cpus),
+            recording: Recording::begin(&cpus, what),
             cpus,
             began_ns: clock::monotonic_ns(),
             began: Instant::now(),

@@ -3,6 +3,7 @@
 //! What was typed: [`explain_args`](crate::explain_args) · what a cost is made of: [`cost`] · what the kernel does: [`observe`] · when each
 //! thing happens: [`timeline`] · how an answer reads: the sections of [`weighbridge_report`].
 
+mod broker;
 mod cost;
 mod observe;
 pub mod timeline;

@@ -15,10 +15,14 @@ use weighbridge_harness::session::{Ended, Sink};
 use weighbridge_record::{Line, Skipped, Timeline};
 use weighbridge_stats::order::median;
 
-use crate::commands::recording::Recording;
+use super::broker::{self, BROKERS};
+use crate::commands::recording::{Recording, What};
 use crate::destination::{refuse_existing, write_new};
 use crate::explain_args::TimelineArgs;
 use crate::{Failure, output};
+
+/// The role of the process that takes part beside the others.
+pub(super) const BROKER: &str = "broker";
 
 /// Makes sure of the file for the trace before anything is measured: it is not there yet, and is to be of one case.
 pub fn check(args: &TimelineArgs, cases: &[Prepared]) -> Result<(), Failure> {
@@ -53,7 +57,8 @@ pub fn timelines(
         cpus.extend(&coordinator.host().measured_cpus);
         let mut seen = BTreeSet::new();
         cpus.retain(|cpu| seen.insert(*cpu));
-        let recording = Recording::begin(&cpus);
+        let what = What { calls_of: BROKERS, is_brief: false };
+        let recording = Recording::begin(&cpus, what);
         let marked = coordinator.run_marked(case, &PeerStart::default());
         let trace = recording.and_then(Recording::end);
         let measured = match marked {
@@ -86,12 +91,23 @@ pub fn timelines(
             }
             Outcome::Interrupted => return Ok(Ended::Interrupted),
         };
+        let looked = match broker::look(case, &subject, coordinator, &cpus) {
+            broker::Looked::At(broker) => Some(broker),
+            broker::Looked::Nothing(None) => None,
+            broker::Looked::Nothing(Some(why)) => {
+                sink.line(skipped("broker".into(), why))?;
+                None
+            }
+            broker::Looked::Interrupted => return Ok(Ended::Interrupted),
+        };
         let name = case.params.id.to_string();
         let operations = subject.operations();
         sink.line(Line::Timeline(Box::new(Timeline {
             subject: name.clone(),
             refused,
             unmarked_ns,
+            mark_ns: marks::cost_ns().ok(),
+            broker: looked,
             picture: picture::picture(&subject, &operations),
             ..phases::figures(&subject, &operations)
         })))?;
@@ -123,7 +139,7 @@ fn cpus_taking_part(case: &Prepared, measured: &Measured, all: &[u32]) -> BTreeS
 }
 
 /// The roles of a run with their marks, and a process that took part beside them.
-fn subject(case: &Prepared, measured: &Measured) -> Subject {
+pub(super) fn subject(case: &Prepared, measured: &Measured) -> Subject {
     let names = case.role_names();
     let name = |index: usize| {
         let name = names[index];
@@ -141,7 +157,7 @@ fn subject(case: &Prepared, measured: &Measured) -> Subject {
         measured.marks.iter().flat_map(|of| of.auxiliary.iter().copied()).collect();
     if !auxiliary.is_empty() {
         let threads = auxiliary.into_iter().collect();
-        let broker = Role { name: "broker".into(), kind: "broker".into(), threads, marks: Vec::new() };
+        let broker = Role { name: BROKER.into(), kind: BROKER.into(), threads, marks: Vec::new() };
         // Between those whose messages it passes on.
         roles.insert(1.min(roles.len()), broker);
     }
