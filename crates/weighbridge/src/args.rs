@@ -60,6 +60,8 @@ Examples:
   weighbridge run 'fan-out/*/64/same-cpu/receivers=5'    every way to reach five receivers
   weighbridge run --suite ipc --wait poll --budget 10m   as a main loop reads
   weighbridge run --suite akbench                        what akbench measures, with its published figures
+  weighbridge run latency_barrier                        a row of it by the name that akbench has for it
+  weighbridge run fan-in/pipe/1/free --run-time 15s --interval 1s
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
 
 // A line is as wide as the reader's terminal: paragraphs are one line each here.
@@ -186,6 +188,9 @@ pub struct Run {
     /// Our kernel module, or the folder kernel in which it was built, for --suite kernel-slab: it is loaded into this kernel, which needs root
     #[arg(long, value_name = "PATH", help_heading = "Which cases")]
     pub module: Option<PathBuf>,
+    /// What memory can move in a second, as in 25.6G (powers of 1000; GiB of 1024), where the firmware's table of modules cannot be read: shares of it are shown
+    #[arg(long, value_name = "BYTES", value_parser = values::rate, help_heading = "Output")]
+    pub memory_bandwidth: Option<f64>,
     /// Measure every case alone, and not in turns with a hub (a case of the same kind that the same noise affects)
     #[arg(long, help_heading = "Precision and time")]
     pub alone: bool,

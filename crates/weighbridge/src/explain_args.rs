@@ -109,6 +109,7 @@ impl ExplainArgs {
             ("--no-doses", cost.no_doses, Question::Cost),
             ("--a with --b", observation.a.is_some(), Question::Kernel),
             ("--rounds", observation.rounds.is_some(), Question::Kernel),
+            ("--top", observation.top.is_some(), Question::Kernel),
             ("--folded", observation.folded.is_some(), Question::Kernel),
             ("--trace-out", timeline.trace_out.is_some(), Question::Timeline),
         ];
@@ -146,6 +147,7 @@ impl ExplainArgs {
             ("no-system-calls", yes(cost.no_system_calls)),
             ("no-doses", yes(cost.no_doses)),
             ("rounds", observation.rounds().to_string()),
+            ("top", observation.top.map_or(String::new(), |top| top.to_string())),
             ("timeline", yes(timeline.timeline)),
         ]
     }
@@ -216,6 +218,9 @@ pub struct ObserveArgs {
     /// Rounds of an unobserved run and one with each probe; fewer than 6 give no interval of the cost of looking [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: Option<u32>,
+    /// Functions to list of a case, each with its samples [default: 15]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: Option<u32>,
     /// Write all stacks to this file, which must not exist yet, for tools that draw flame graphs
     #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,

@@ -7,20 +7,26 @@ use weighbridge_harness::catalogue::{self, Refusal};
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::plan::{self, Changes, Estimate, Suite};
+use weighbridge_harness::planner::Timing;
 use weighbridge_harness::session::expected_run;
-use weighbridge_record::Skipped;
+use weighbridge_harness::shared::MAX_SAMPLES;
+use weighbridge_record::{CaseId, Skipped};
 use weighbridge_stats::stopping::LOOKS;
 
 use crate::Failure;
 use crate::args::{Effort, KERNEL_SLAB, Selection};
 use crate::harness;
-use crate::select::{self, Selected};
+use crate::select::{self, Rows, Selected};
 use crate::values::{spoken, spoken_size};
 
 /// The cases of an invocation and the effort that they are worth.
 #[derive(Debug)]
 pub struct Scope {
     pub suite: &'static Suite,
+    /// Length and number of samples: those of the suite, what was asked for, or shortened to fit the budget.
+    pub timing: Timing,
+    /// What share of their usual length runs have, where the budget is short.
+    pub shortened: Option<f64>,
     /// Are its cases what is selected from? Otherwise it only lends its timing.
     pub is_of_suite: bool,
     /// What each word was understood as, and what was left out.
@@ -55,7 +61,11 @@ impl Scope {
         cases.splice(0..0, missing);
         let mut scope = Scope {
             suite,
-            is_of_suite: selection.suite.is_some() || selection.globs.is_empty(),
+            timing: timing(suite, effort)?,
+            shortened: None,
+            is_of_suite: selection.suite.is_some()
+                || selection.globs.is_empty()
+                || named_suite(selection).is_some(),
             selected,
             harness,
             skipped,
@@ -65,13 +75,18 @@ impl Scope {
             max_runs: effort.max_runs.into(),
             cases,
         };
+        if effort.run_time.is_some() || effort.interval.is_some() {
+            scope.check_intervals()?;
+        } else if effort.budget.is_some() {
+            scope.shorten();
+        }
         scope.check_budget()?;
         Ok(scope)
     }
 
     /// The fewest and the most that it takes.
     pub fn estimate(&self) -> Estimate {
-        plan::estimate(self.cases.len(), self.suite.timing, self.budget, self.max_runs)
+        plan::estimate(self.cases.len(), self.timing, self.budget, self.max_runs)
     }
 
     /// Refuses a scope with nothing to measure, with a reason.
@@ -88,8 +103,45 @@ impl Scope {
         }
     }
 
+    /// Shortens runs where the budget is less than half of what the suite has for so many cases, or less than a first look at each case takes:
+    /// each row is measured before any is measured well.
+    fn shorten(&mut self) {
+        let (cases, budget_s) = (self.cases.len().max(1) as f64, self.budget.as_secs_f64());
+        let looks = plan::estimate(self.cases.len(), self.timing, Duration::MAX, self.max_runs.min(LOOKS[0]));
+        let usual = self.suite.budget.as_secs_f64() / self.suite.cases(&Changes::default()).len() as f64;
+        let of_usual = if self.is_of_suite { budget_s / (usual * cases) } else { 1.0 };
+        let share = of_usual.min(budget_s / looks.least.as_secs_f64().max(f64::MIN_POSITIVE));
+        if share >= SHORT {
+            return;
+        }
+        let share = share.max(SHORTEST);
+        let Timing { sample_ns, run_ns, .. } = self.timing;
+        let shorter = |ns: u64| (ns as f64 * share) as u64;
+        self.timing = Timing { sample_ns: shorter(sample_ns), run_ns: shorter(run_ns), ..self.timing };
+        self.shortened = Some(share);
+        self.notes.push(format!(
+            "the budget of {} is short: runs have {:.0} % of their usual length, small payloads come first, and system calls are not counted",
+            spoken(self.budget),
+            share * 100.0
+        ));
+        // What costs most comes last, so that what the budget does not hold is few rows.
+        self.cases.sort_by_key(|case| memory_bytes(&case.params.id));
+    }
+
+    /// Only some patterns have intervals that follow each other without a gap.
+    fn check_intervals(&self) -> Result<(), Failure> {
+        let has_none = |case: &&Prepared| !["fan-in", "stream"].contains(&case.params.id.pattern.as_str());
+        match self.cases.iter().skip(self.harness).find(has_none) {
+            None => Ok(()),
+            Some(case) => Err(Failure::new(format!(
+                "--run-time and --interval are for fan-in and streams, which are measured in intervals; {} is measured in operations",
+                case.params.id
+            ))),
+        }
+    }
+
     fn check_budget(&mut self) -> Result<(), Failure> {
-        let one_run = expected_run(self.suite.timing);
+        let one_run = expected_run(self.timing);
         let (budget, needed) = (spoken(self.budget), LOOKS[0]);
         if self.budget < one_run {
             let one_run = spoken(one_run);
@@ -98,7 +150,7 @@ impl Scope {
             )));
         }
         let (cases, most) = (self.cases.len(), self.max_runs);
-        let unbounded = plan::estimate(cases, self.suite.timing, Duration::MAX, most);
+        let unbounded = plan::estimate(cases, self.timing, Duration::MAX, most);
         if unbounded.least > self.budget {
             let (runs, least) = (needed.min(most), spoken(unbounded.least));
             self.notes.push(format!(
@@ -123,6 +175,7 @@ impl Scope {
             ("precision", self.precision.to_string()),
             ("budget", format!("{}s", self.budget.as_secs_f64())),
             ("max-runs", self.max_runs.to_string()),
+            ("shortened", self.shortened.map_or(String::new(), |share| format!("{share:.3}"))),
             ("suite", if self.is_of_suite { self.suite.name.to_owned() } else { String::new() }),
             ("cases", globs.join(",")),
             ("sizes", sizes.join(",")),
@@ -133,6 +186,46 @@ impl Scope {
         let fixed = fixed.map(|(name, value)| (name.to_owned(), value)).into_iter();
         fixed.chain(set.iter().map(|set| (format!("set.{}", set.axis), set.values.join(",")))).collect()
     }
+}
+
+/// A budget below this share of the usual one shortens runs.
+const SHORT: f64 = 0.5;
+/// Runs are not shortened further: batches of fewer operations would measure the clock.
+const SHORTEST: f64 = 0.05;
+
+/// What a case keeps in memory, about.
+fn memory_bytes(id: &CaseId) -> u64 {
+    let of_axis = |axis: &str| id.axes.get(axis).and_then(|value| value.parse::<u64>().ok()).unwrap_or(1);
+    id.payload_bytes.saturating_mul(of_axis("roles")).max(of_axis("working-set"))
+}
+
+/// Length and number of samples: those of the suite, or those that were asked for.
+fn timing(suite: &Suite, effort: &Effort) -> Result<Timing, Failure> {
+    let Effort { run_time, interval, .. } = effort;
+    if run_time.is_none() && interval.is_none() {
+        return Ok(suite.timing);
+    }
+    let usual = suite.timing;
+    let interval = interval.map_or(usual.sample_ns, |interval| interval.as_nanos() as u64);
+    let run_ns =
+        run_time.map_or(interval.saturating_mul(usual.samples as u64), |time| time.as_nanos() as u64);
+    let samples = (run_ns / interval.max(1)) as usize;
+    if !(1..=MAX_SAMPLES).contains(&samples) {
+        return Err(Failure::new(format!(
+            "a run of {} has {samples} intervals of {}; it may have 1 to {MAX_SAMPLES}: change --run-time or --interval",
+            spoken(Duration::from_nanos(run_ns)),
+            spoken(Duration::from_nanos(interval))
+        )));
+    }
+    Ok(Timing { sample_ns: interval, samples, least_samples: samples, run_ns })
+}
+
+/// The suite whose rows another tool names so, where no other is asked for.
+fn named_suite(selection: &Selection) -> Option<&'static Suite> {
+    if selection.suite.is_some() {
+        return None;
+    }
+    selection.globs.first().and_then(|word| Rows::find(word)).map(|rows| rows.suite)
 }
 
 /// The cases that a command line selects, before it is known which of them can run here, and the suite whose timing they have.
@@ -151,7 +244,7 @@ pub fn select(selection: &Selection, host: &mut Host) -> Result<(Selected, &'sta
             memory_bytes >> 23
         )));
     }
-    Ok((selected, suite.unwrap_or_else(Suite::first)))
+    Ok((selected, suite.or_else(|| named_suite(selection)).unwrap_or_else(Suite::first)))
 }
 
 /// Those of the cases that can run here, and why the others cannot.
@@ -204,7 +297,7 @@ fn changes(selection: &Selection) -> Result<Changes, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_record::{Case, CaseId, Header, Line, Machine, PerOp, Reading, SCHEMA, Summary, Tool};
+    use weighbridge_record::{Case, Header, Line, Machine, PerOp, Reading, SCHEMA, Summary, Tool};
     use weighbridge_report::{Report, Section, sections};
 
     /// What a record of the suite would hold if all these cases cost the same: 50 µs, and 12 µs of a broker's with two switches.
@@ -274,9 +367,9 @@ mod tests {
             }
             // 50 µs over the published 388.7 µs; the switches of the experiments; 50 µs for 8 rows over 32.874 s.
             let published: &[&str] = match name {
-                "dbus-ping-pong" => &["\"389\"", "\"0.129\"", "\"2800\""],
-                "signal-fan-out" => &["\"22\"", "\"12\"", "50.0 −4.0+4.0% · 12", "\"524\"", "\"1030\""],
-                "tracker" => &["\"32.9\"", "\"0.0570\""],
+                "dbus-ping-pong" => &["\"388.7\"", "\"0.129\"", "\"2800\""],
+                "signal-fan-out" => &["\"22\"", "\"12\"", "50.0 −4.0+4.0% · 12", "\"524\"", "\"1026\""],
+                "tracker" => &["\"32.874\"", "\"0.0570\""],
                 _ if names.contains(&name) => &[],
                 _ => &["12.0 · 2"],
             };

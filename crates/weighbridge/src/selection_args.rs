@@ -43,9 +43,15 @@ pub struct Effort {
     /// Precision of a case, as in 1%: its runs end when half the width of its interval is at most this share of its median [default: that of the suite]
     #[arg(long, value_name = "SHARE", value_parser = values::precision)]
     pub precision: Option<f64>,
-    /// Time for all runs together, as in 90s, 2m or 1h30m [default: that of the suite]
+    /// Time for all runs together, as in 90s, 2m or 1h30m; a short one shortens runs before it leaves cases out [default: that of the suite]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub budget: Option<Duration>,
+    /// Time of one run of a fan-in or a stream, as in 15s: its intervals follow each other without a gap [default: that of the suite]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub run_time: Option<Duration>,
+    /// Length of an interval of a fan-in or a stream, as in 1s [default: that of the suite]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub interval: Option<Duration>,
     /// Largest number of runs of a case, 1 to 40; fewer than 6 give no interval
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=40))]
     pub max_runs: u16,

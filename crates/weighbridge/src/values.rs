@@ -47,6 +47,26 @@ fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is more than any memory holds"))
 }
 
+/// Bytes in a second, such as `25.6G`: K, M and G are powers of 1000 as in the names of modules, KiB, MiB and GiB of 1024.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" | "B" => 1.0,
+        "K" | "KB" => 1e3,
+        "M" | "MB" => 1e6,
+        "G" | "GB" => 1e9,
+        "KiB" => 1024.0,
+        "MiB" => f64::from(1 << 20),
+        "GiB" => f64::from(1 << 30),
+        _ => f64::NAN,
+    };
+    match number.parse::<f64>().map(|number| number * factor) {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err(format!("`{text}` is no number of bytes in a second; write it as 25.6G or 23.8GiB")),
+    }
+}
+
 /// A list such as `0,64,4K,1M..4M`; a range doubles from its first size and ends at its last.
 pub fn sizes(text: &str) -> Result<Sizes, String> {
     let mut sizes = Vec::new();

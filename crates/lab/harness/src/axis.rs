@@ -27,6 +27,8 @@ pub enum Values {
     Count,
     /// A whole number of at least this.
     AtLeast(u64),
+    /// A whole number of at least 1, or `max` for as many as there can be.
+    CountOrMax,
     /// A whole number for every role, or one for each, separated by colons.
     Nices,
     /// `other`, `batch`, `idle`, `fifo-N` or `rr-N` for every role, or one for each, separated by colons.
@@ -37,6 +39,8 @@ pub enum Values {
 
 /// What an axis is set to where the target or the kernel decides.
 pub const DEFAULT: &str = "default";
+/// What an axis of numbers is set to where there shall be as many as there can be.
+pub const MAX: &str = "max";
 
 /// An axis whose values are words, as an enum: what reads the axis can neither misspell nor forget one of them. Declared with
 /// `choice!`.
@@ -118,6 +122,9 @@ impl Axis {
             Values::Bytes => (value == DEFAULT || least(1), "a number of bytes".into()),
             Values::Count => (value == DEFAULT || least(1), "a whole number of at least 1".into()),
             Values::AtLeast(lowest) => (least(lowest), format!("a whole number of at least {lowest}")),
+            Values::CountOrMax => {
+                (value == MAX || least(1), format!("a whole number of at least 1, or {MAX}"))
+            }
             Values::Nices => (
                 each(|nice| nice.parse().is_ok_and(|nice: i32| (-20..=19).contains(&nice))),
                 "nice values from -20 to 19, one or one for each role, as in 0:10".into(),
@@ -349,6 +356,7 @@ mod tests {
                 "as in calls-4",
             ),
             (axis(DEFAULT, Values::Count), &["1", DEFAULT], &["0", "-1"], "at least 1"),
+            (axis("7", Values::CountOrMax), &["1", MAX], &["0", DEFAULT], "or max"),
             (axis("7", Values::AtLeast(0)), &["0"], &[DEFAULT, "-1"], "at least 0"),
         ] {
             for value in taken {

@@ -9,6 +9,7 @@ mod figures;
 mod follow_up;
 pub(crate) mod hubs;
 mod open;
+mod pace;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,6 +34,7 @@ use cross_check::HubCrossCheck;
 use follow_up::Candidate;
 use hubs::{Hubs, InTurn};
 use open::{CaseState, Open, Turns};
+use pace::Pace;
 
 /// What is asked of a session.
 #[derive(Clone, Debug)]
@@ -53,6 +55,9 @@ pub struct Settings {
     pub duet: bool,
     /// Are system calls counted, in one more run of each case?
     pub count_calls: bool,
+    /// Is the budget short? Then the first round takes the cases in their order, and not in a random one, and its runs get shorter where
+    /// those before took longer than the budget has for each: so few are left out, and the last ones.
+    pub is_short: bool,
     /// What earlier sessions of this machine say of its yardsticks.
     pub earlier: Earlier,
 }
@@ -120,6 +125,7 @@ pub struct Session<'a> {
     random: Random,
     last: Option<usize>,
     runs: usize,
+    pace: Pace,
 }
 
 impl<'a> Session<'a> {
@@ -148,6 +154,7 @@ impl<'a> Session<'a> {
             coordinator,
             interrupt,
             runs: 0,
+            pace: Pace::default(),
         }
     }
 
@@ -264,7 +271,7 @@ impl<'a> Session<'a> {
         // Nodes in turn.
         let place = attempts.begun as usize;
         let case = &case.at_place(place);
-        let timing = self.settings.timing;
+        let timing = self.pace.shortened(self.settings.timing);
         let Ok(hub) = hub else {
             return Ok((set::alone(0, case, &PeerStart::default(), timing, &mut self.coordinator)?, None));
         };
@@ -327,6 +334,9 @@ impl InRounds for Session<'_> {
     /// first look, then those that gain most in a second.
     fn next_round(&mut self, _round: u32) -> Vec<usize> {
         let open: Vec<usize> = (0..self.cases.len()).filter(|index| self.cases[*index].is_open()).collect();
+        if self.settings.is_short && self.runs == 0 {
+            return open;
+        }
         let fewest = open.iter().map(|index| self.cases[*index].runs.len()).min().unwrap_or(0);
         let mut chosen = if fewest >= LOOKS[0] { self.follow_up(&open) } else { open };
         self.random.shuffle(&mut chosen);
@@ -364,6 +374,10 @@ impl InRounds for Session<'_> {
 
     fn run_once(&mut self, index: usize, round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
         let began = Instant::now();
+        if self.settings.is_short {
+            let unmeasured = self.cases.iter().filter(|open| open.is_open() && open.runs.is_empty()).count();
+            self.pace.look(self.runs, unmeasured, self.settings.budget);
+        }
         let outcome = self.measure(index);
         if matches!(outcome, Err(NoSet::Interrupted)) {
             return Ok(false);

@@ -13,13 +13,18 @@ pub(crate) const OTHERS: usize = 64;
 /// May this process, and those that it starts from now on, have the descriptors of so many roles, and `more`? Raises the limit as
 /// far as it is needed and allowed. `what` needs them: "2000 streams".
 pub(crate) fn fit(roles: usize, more: usize, what: &str) -> Result<(), Unsupported> {
-    let needed = roles * EACH_ROLE + more + OTHERS;
+    let needed = others(roles) + more;
     raise(needed as u64).map_err(|most| {
         Unsupported(format!(
             "{what} need {needed} descriptors, and the hard limit RLIMIT_NOFILE is {most}; raise it with \
              ulimit -Hn {needed} as root, or with `* hard nofile {needed}` in /etc/security/limits.conf"
         ))
     })
+}
+
+/// Descriptors beside those that are wanted, of so many roles.
+pub(crate) const fn others(roles: usize) -> usize {
+    roles * EACH_ROLE + OTHERS
 }
 
 /// The soft limit is raised to the hard one, and where that is too low and this process may, the hard one too. Otherwise

@@ -3,7 +3,7 @@
 //! The bands are for ours over theirs. A narrow one says that both do the same; a wide one says what the difference is. No
 //! perf event is ever attached to our threads: it would slow their context switches.
 
-use super::definition::{Definition, Meaning, Place, Reads, Runs, Scale, Server, Tool, Unequal};
+use super::definition::{Definition, Meaning, Place, Reads, Runs, Scale, Server, Tool};
 
 /// Linux's own benchmarks. On Debian each kernel version has its own; any will do.
 const PERF: Tool = Tool { name: "perf", package: "linux-perf", folders: &[] };
@@ -88,6 +88,22 @@ const ROUND_TRIP: Definition = Definition {
 /// The same of perf's benchmarks of memory.
 const PERF_BLOCKS: Definition =
     Definition { tool: &PERF, reads: Reads::PerfBytes, scale: Scale::Times(1.0), ..BLOCKS };
+/// perf's figure of one way to copy.
+const fn perf_memcpy(
+    name: &'static str,
+    command: &'static [&'static str],
+    case: &'static str,
+    peers: &'static str,
+    because: &'static str,
+) -> Definition {
+    let meaning = Meaning {
+        counts: "bytes copied, counted once; its `GB` are 2^30 bytes and its `-s 64MB` are 64 MiB",
+        message: "64 MiB from one block to another, the same blocks 16 times",
+        peers,
+        warm_up: "one copy, so that no page is touched for the first time",
+    };
+    Definition { name, command, case, meaning, because, ..PERF_BLOCKS }
+}
 /// The same of groups of processes.
 const GROUPS: Definition = Definition {
     tool: &HACKBENCH,
@@ -176,19 +192,27 @@ pub const ALL: &[Definition] = &[
         because: "the same system call in a loop; on both sides the C library's wrapper is a few instructions",
         ..CALL
     },
-    Definition {
-        name: "perf-mem-memcpy",
-        command: &["perf", "bench", "mem", "memcpy", "-f", "default", "-s", "64MB", "-l", "16"],
-        case: "solo/memcpy/67108864/same-cpu",
-        meaning: Meaning {
-            counts: "bytes copied, counted once; its `GB` are 2^30 bytes and its `-s 64MB` are 64 MiB",
-            message: "64 MiB from one block to another, the same blocks 16 times",
-            peers: "one process; memcpy of the C library",
-            warm_up: "one copy, so that no page is touched for the first time",
-        },
-        because: "the same function of the same C library on blocks of the same size that were touched before",
-        ..PERF_BLOCKS
-    },
+    perf_memcpy(
+        "perf-mem-memcpy",
+        &["perf", "bench", "mem", "memcpy", "-f", "default", "-s", "64MB", "-l", "16"],
+        "solo/memcpy/67108864/same-cpu",
+        "one process; memcpy of the C library",
+        "the same function of the same C library on blocks of the same size that were touched before",
+    ),
+    perf_memcpy(
+        "perf-mem-memcpy-unrolled",
+        &["perf", "bench", "mem", "memcpy", "-f", "x86-64-unrolled", "-s", "64MB", "-l", "16"],
+        "solo/copy-unrolled/67108864/same-cpu",
+        "one process; a loop of the kernel over 64 bytes by registers of eight",
+        "both loops read and write a line by words of eight bytes, ours in another order of instructions",
+    ),
+    perf_memcpy(
+        "perf-mem-memcpy-movsq",
+        &["perf", "bench", "mem", "memcpy", "-f", "x86-64-movsq", "-s", "64MB", "-l", "16"],
+        "solo/rep-movsq/67108864/same-cpu",
+        "one process; the instruction rep movsq",
+        "the same instruction on blocks of the same size that were touched before",
+    ),
     Definition {
         name: "perf-mem-memset",
         command: &["perf", "bench", "mem", "memset", "-f", "default", "-s", "64MB", "-l", "16"],
@@ -290,6 +314,12 @@ pub const ALL: &[Definition] = &[
         &["lat_syscall", "stat", "/"],
         "solo/stat/0/same-cpu",
         "a stat of / on both sides",
+    ),
+    syscall(
+        "lmbench-lat_syscall-fstat",
+        &["lat_syscall", "fstat", "/"],
+        "solo/fstat/0/same-cpu",
+        "an fstat of an open / on both sides",
     ),
     syscall(
         "lmbench-lat_syscall-open",
@@ -427,41 +457,6 @@ pub const ALL: &[Definition] = &[
         case: "all-to-all/pipe/100/same-cpu/touch=none",
         scale: messages(3000),
         ..GROUPS
-    },
-];
-
-/// Figures of other tools that are compared with none of ours, and why.
-pub const UNEQUAL: &[Unequal] = &[
-    Unequal {
-        name: "lmbench-bw_mem rd, wr, rdwr, cp",
-        why: "they touch one word of four bytes in sixteen and count all sixteen; no operation of ours leaves bytes out",
-    },
-    Unequal {
-        name: "lmbench-bw_mem fwr, fcp",
-        why: "loops of plain C over words of four bytes, which its compiler did not replace by memset and memcpy; no operation of \
-              ours is such a loop",
-    },
-    Unequal {
-        name: "lmbench-lat_proc exec, shell",
-        why: "they fork before they start a program, which copies the page tables of lmbench; our posix_spawn copies none",
-    },
-    Unequal {
-        name: "lmbench-lat_ctx",
-        why: "it takes what it holds to be the cost of the pipe off a round trip; the difference of two measurements has no equal \
-              here, and what switches cost stands in our rows as switches per operation",
-    },
-    Unequal {
-        name: "lmbench-lat_tcp, bw_tcp",
-        why: "their server puts itself into the background, where its end cannot be waited for; see iperf3 for TCP",
-    },
-    Unequal {
-        name: "perf-syscall-getpgid, fork, execve",
-        why: "getpgid is no operation of ours; a fork copies the page tables of its process, and perf with its libraries is ten \
-              times as expensive to fork as a peer of ours",
-    },
-    Unequal {
-        name: "perf-futex-hash, requeue, lock-pi; perf-epoll-ctl",
-        why: "they measure tables of the kernel under contention, which no case of ours does",
     },
 ];
 

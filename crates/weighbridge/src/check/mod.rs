@@ -2,7 +2,7 @@
 //!
 //! [`definitions`] says what is compared with what, [`definition`] what such a definition is; [`external`] runs other
 //! people's programs under a [`supervisor`], and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours and
-//! judges the ratio, and [`record`] makes lines of a record from it, and shows them.
+//! judges the ratio, and [`record`] makes lines of a record from it, and shows them, with what has no [equal](unequal).
 
 pub mod definition;
 pub mod definitions;
@@ -11,6 +11,7 @@ pub mod parse;
 pub mod record;
 pub mod supervisor;
 pub mod turns;
+pub mod unequal;
 
 use weighbridge_harness::catalogue::{self, Refusal};
 use weighbridge_harness::host::Host;

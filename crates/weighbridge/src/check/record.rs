@@ -6,8 +6,8 @@ use weighbridge_report::{Report, Style, text as report_text};
 
 use super::Scope;
 use super::definition::{Definition, Unequal};
-use super::definitions::UNEQUAL;
 use super::turns::Compared;
+use super::unequal::UNEQUAL;
 use crate::output;
 
 /// Columns of a table that is not shown on a terminal.

@@ -51,7 +51,8 @@ pub fn import(args: &args::Import) -> Result<Exit, Failure> {
     }
     let cases = lines.iter().filter(|line| matches!(line, Line::Case(_))).count();
     let tools: Vec<&str> = import.tools().into_iter().collect();
-    output::say(&format!("{cases} figures of {}", tools.join(", ")));
+    let figures = if cases == 1 { "figure" } else { "figures" };
+    output::say(&format!("{cases} {figures} of {}", tools.join(", ")));
     output::say(&format!("record: {}", path.display()));
     Ok(exit)
 }

@@ -46,26 +46,37 @@ fn measure(
     destination: Destination,
 ) -> Result<Exit, Failure> {
     let bench = Bench { host, interrupt, seed: args.seed.unwrap_or_else(random_seed) };
-    let header = header(scope.settings(&args.selection), machine::describe(host), bench.seed);
+    let mut asked = scope.settings(&args.selection);
+    asked.extend(args.memory_bandwidth.map(|rate| ("memory-bandwidth".to_owned(), rate.to_string())));
+    let of_intervals = [("run-time", args.effort.run_time), ("interval", args.effort.interval)];
+    let is_timed = of_intervals.iter().any(|(_, time)| time.is_some());
+    asked.extend(
+        of_intervals
+            .into_iter()
+            .filter_map(|(name, time)| Some((name.to_owned(), format!("{}s", time?.as_secs_f64())))),
+    );
+    let header = header(asked, machine::describe(host), bench.seed);
     let earlier = store::earlier(&header);
     let mut measuring = Measuring::begin(destination, args.output.of.quiet);
     let opening = measuring.open(header, scope.skipped);
     let settings = Settings {
         precision: scope.precision,
         budget: scope.budget,
-        timing: scope.suite.timing,
+        timing: scope.timing,
         seed: bench.seed,
         max_runs: scope.max_runs,
         first_round: 0,
-        duet: scope.suite.in_turn && !args.alone,
-        count_calls: !args.no_system_calls,
+        // A case in turns has slices in place of intervals.
+        duet: scope.suite.in_turn && !args.alone && !is_timed,
+        count_calls: !args.no_system_calls && scope.shortened.is_none(),
+        is_short: scope.shortened.is_some(),
         earlier,
     };
     let marked: Vec<Prepared> = if args.timeline.timeline { scope.cases.clone() } else { Vec::new() };
     let recorder = &mut measuring.recorder;
     let ended = opening.and_then(|()| match scope.suite.crossover {
         None => Session::new(settings, bench.coordinator(), interrupt, scope.cases).run(recorder),
-        Some(crossover) => chart(crossover, scope.cases, &settings, bench, recorder),
+        Some(crossovers) => chart(crossovers, scope.cases, &settings, bench, recorder),
     });
     let ended = match ended {
         Ok(Ended::Complete) => timelines(&args.timeline, &marked, &mut bench.coordinator(), recorder),
@@ -120,10 +131,10 @@ fn conclude(closed: Closed, format: RunFormat, has_numbers: bool) -> Result<Exit
     Ok(exit)
 }
 
-/// Measures cases, then searches for the size at which two mechanisms are equally fast, which has a fifth of the time to
+/// Measures cases, then searches for the sizes at which pairs of mechanisms are equally fast, which has a fifth of the time to
 /// itself.
 fn chart(
-    (first, second): (&str, &str),
+    crossovers: &[(&str, &str)],
     cases: Vec<Prepared>,
     settings: &Settings,
     bench: Bench<'_>,
@@ -141,7 +152,8 @@ fn chart(
     let settings = Settings { budget, first_round, ..settings.clone() };
     let Bench { host, interrupt, .. } = bench;
     let coordinator = || bench.coordinator();
-    crossover::run(Search::all(first, second, &summaries), host, &settings, interrupt, coordinator, recorder)
+    let searches = crossovers.iter().flat_map(|(first, second)| Search::all(first, second, &summaries));
+    crossover::run(searches.collect(), host, &settings, interrupt, coordinator, recorder)
 }
 
 pub(super) fn rendered(report: &Report, format: RunFormat) -> String {

@@ -7,6 +7,7 @@
 mod explain;
 mod glob;
 mod offer;
+mod published;
 
 use std::collections::HashSet;
 
@@ -19,6 +20,7 @@ use crate::{Failure, nearest};
 pub use explain::explain;
 use glob::Glob;
 use offer::Wanted;
+pub use published::Rows;
 
 /// The cases that were meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +95,13 @@ pub fn select(
     for Word { text, meaning } in read {
         let (source, ids) = match (meaning, suite) {
             (Meaning::Case(id), _) => (Source::Itself, vec![id]),
+            (Meaning::Published(rows), Some(suite)) if suite.name != rows.suite.name => {
+                let (of, this) = (rows.suite.name, suite.name);
+                return Err(Failure::new(format!("`{text}` is a row of the suite {of}, and not of {this}")));
+            }
+            (Meaning::Published(rows), _) => {
+                (Source::Suite(rows.suite.name), rows.cases(&without_axes(changes)))
+            }
             (Meaning::Globs(globs), Some(suite)) => {
                 (Source::Suite(suite.name), of_suite(&text, &globs, suite, changes)?)
             }
@@ -126,11 +135,16 @@ struct Word {
 
 enum Meaning {
     Case(CaseId),
+    /// Another tool calls rows of its own so.
+    Published(Rows),
     Globs(Vec<Glob>),
 }
 
 impl Word {
     fn read(word: &str) -> Result<Word, Failure> {
+        if let Some(rows) = Rows::find(word) {
+            return Ok(Word { text: word.into(), meaning: Meaning::Published(rows) });
+        }
         let id = word.parse::<CaseId>().ok().filter(|_| !has_wildcards(word));
         let meaning = match id.map(|id| catalogue::resolve(&id).map(|_| plan::without_defaults(id))) {
             Some(Ok(id)) => Meaning::Case(id),
@@ -149,6 +163,7 @@ impl Word {
     fn sets(&self, axis: &str) -> bool {
         match &self.meaning {
             Meaning::Case(id) => id.axes.contains_key(axis),
+            Meaning::Published(_) => false,
             Meaning::Globs(globs) => globs.iter().flat_map(|glob| &glob.axes).any(|(own, _)| own == axis),
         }
     }

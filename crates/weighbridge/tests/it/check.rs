@@ -237,6 +237,7 @@ const LMBENCH: &[(&str, &str)] = &[
             read) echo 'Simple read: 0.2311 microseconds' ;;
             write) echo 'Simple write: 0.1951 microseconds' ;;
             stat) echo 'Simple stat: 0.6040 microseconds' ;;
+            fstat) echo 'Simple fstat: 0.3161 microseconds' ;;
             open) echo 'Simple open/close: 1.0547 microseconds' ;;
             *) exit 1 ;;
         esac >&2",
@@ -258,6 +259,7 @@ fn every_figure_of_lmbench_is_found_and_has_our_unit() {
         // In nanoseconds, and its MB are powers of ten.
         ("lmbench-lat_pipe", 5075.6),
         ("lmbench-lat_syscall-open", 1054.7),
+        ("lmbench-lat_syscall-fstat", 316.1),
         ("lmbench-bw_pipe", 4_383_360_000.0),
         ("lmbench-bw_mem-frd", 11_096_070_000.0),
     ] {

@@ -50,12 +50,51 @@ understood:
         .says("warning: --max-runs 1 gives no intervals; an interval of 95 % needs 6 runs\n");
 }
 
+/// Nine cases of which six runs each take about 4 s.
+const NINE: &str = "roundtrip/mock/1/free --set latency-ns=1,2,3,4,5,6,7,8,9";
+
 #[test]
-fn a_budget_too_short_for_intervals_is_announced() {
-    let words = "plan roundtrip/mock/1/free --set latency-ns=1,2,3,4,5,6,7,8,9 --budget 2s";
-    said(folder().path(), words).with(0).says(
-        "warning: 6 runs of each of 9 cases take about 4 s, more than the budget of 2 s: some cases will have no \
+fn a_short_budget_shortens_runs_before_it_drops_cases_and_one_too_short_for_intervals_is_announced() {
+    let folder = folder();
+    said(folder.path(), &format!("plan {NINE} --budget 3s")).with(0).says(
+        "warning: 6 runs of each of 9 cases take about 4 s, more than the budget of 3 s: some cases will have no \
          interval; raise --budget, or select fewer cases\n",
+    );
+    let said = said(folder.path(), &format!("plan {NINE} --budget 1s")).with(0);
+    let shortened = "warning: the budget of 1 s is short: runs have 2";
+    assert!(
+        said.stderr.starts_with(shortened) && said.stderr.contains("of their usual length"),
+        "{}",
+        said.stderr
+    );
+    // What was not given is not short.
+    assert_eq!(crate::said(folder.path(), &format!("plan {NINE}")).with(0).stderr, "");
+}
+
+#[test]
+fn intervals_are_for_what_is_measured_in_intervals() {
+    let folder = folder();
+    let intervals = "--run-time 3s --interval 500ms";
+    said(folder.path(), &format!("plan fan-in/pipe/1/free/streams=2 stream/pipe/64/free {intervals}"))
+        .with(0);
+    let refused = said(folder.path(), &format!("plan roundtrip/pipe/64/free {intervals}")).with(2).stderr;
+    assert!(refused.contains("roundtrip/pipe/64/free is measured in operations"), "{refused}");
+    let none = said(folder.path(), "plan stream/pipe/64/free --run-time 1s --interval 2s").with(2).stderr;
+    assert!(none.contains("a run of 1 s has 0 intervals of 2 s"), "{none}");
+}
+
+#[test]
+fn rows_of_another_tool_are_selected_by_its_names() {
+    let folder = folder();
+    for words in ["latency_barrier", "latency_barrier --suite akbench"] {
+        let plan = shown(folder.path(), &format!("plan {words}"));
+        assert!(plan.lines().any(|line| line == "pingpong/barrier/0/free"), "{plan}");
+        assert!(plan.contains("`latency_barrier` (suite akbench): 1 case"), "{plan}");
+    }
+    let refused = said(folder.path(), "plan latency_barrier --suite quick").with(2).stderr;
+    assert!(
+        refused.contains("`latency_barrier` is a row of the suite akbench, and not of quick"),
+        "{refused}"
     );
 }
 

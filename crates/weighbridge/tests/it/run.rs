@@ -182,3 +182,36 @@ fn chosen_cpus_are_the_ones_that_peers_run_on() {
     let lines = valid_record(folder.path().join("r.jsonl")).lines;
     assert_eq!(all!(lines, Case)[0].cpus, [last.parse::<u32>().unwrap(); 2]);
 }
+
+/// The largest comes last, so that it is what a budget does not hold; how precise the others are is said.
+#[test]
+fn a_short_budget_measures_every_case_from_the_smallest_and_says_how_precise_that_is() {
+    let folder = folder();
+    let words = "roundtrip/mock/{65536,64,4096,1,1024,16384}/free --budget 1s --alone";
+    let lines = measured(folder.path(), words);
+    let Line::Header(header) = &lines[0] else { panic!("{:?}", lines[0]) };
+    assert!(header.settings.contains_key("shortened"), "{:?}", header.settings);
+    let first: Vec<u64> =
+        all!(lines, Run).iter().filter(|run| run.round == 0).map(|run| run.case.payload_bytes).collect();
+    assert!(first.is_sorted(), "{first:?}");
+    let left_out: Vec<u64> = all!(lines, Skipped).iter().map(|skip| skip.case.payload_bytes).collect();
+    assert!(left_out.iter().all(|bytes| Some(bytes) > first.last()), "{first:?} {left_out:?}");
+    let report = shown(folder.path(), "report r.jsonl");
+    assert!(report.contains("the budget was short, and runs had"), "{report}");
+}
+
+#[test]
+fn a_run_of_intervals_has_as_many_as_its_time_holds_and_the_record_keeps_what_was_given() {
+    let folder = folder();
+    let words = "fan-in/pipe/1/free/streams=4 --run-time 400ms --interval 100ms --max-runs 1 --memory-bandwidth 25.6G";
+    let lines = measured(folder.path(), words);
+    let Line::Header(header) = &lines[0] else { panic!("{:?}", lines[0]) };
+    let kept = ["run-time", "interval", "memory-bandwidth"].map(|name| header.settings[name].as_str());
+    assert_eq!(kept, ["0.4s", "0.1s", "25600000000"]);
+    let runs = all!(lines, Run);
+    let run = runs.iter().find(|run| run.case.mechanism == "pipe").expect("a run of the case");
+    assert_eq!(run.samples.len(), 4, "{run:?}");
+    // Long enough to look at the switches of the whole machine, which has at least those of the roles.
+    let of = |name: &str| run.series[name].iter().sum::<f64>();
+    assert!(of("machine_switches_per_s") >= of("voluntary_switches_per_s") * 0.9, "{run:?}");
+}

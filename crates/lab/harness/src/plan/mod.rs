@@ -27,8 +27,8 @@ pub struct Suite {
     pub budget: Duration,
     /// Relative half-width of the interval to be reached unless the user says otherwise.
     pub precision: f64,
-    /// Two mechanisms; the size at which they are equally fast is searched for when all cases have been measured.
-    pub crossover: Option<(&'static str, &'static str)>,
+    /// Pairs of mechanisms; the size at which two are equally fast is searched for when all cases have been measured.
+    pub crossover: Option<&'static [(&'static str, &'static str)]>,
     /// Do its cases take turns with a hub? Those that repeat another tool are measured as that tool does.
     pub in_turn: bool,
     /// Its cases.
@@ -50,6 +50,8 @@ pub struct Group {
     axes: &'static [(&'static str, Words)],
     /// Do CPUs that roles have to themselves not halt?
     is_without_halts: bool,
+    /// Are its mechanisms those of a crate above, which not every program has?
+    is_of_another_crate: bool,
 }
 
 /// Which mechanisms, signals or locks a group takes.
@@ -104,7 +106,15 @@ impl Group {
         sizes: Sizes,
         placements: Words,
     ) -> Group {
-        Group { patterns, mechanisms, sizes, placements, axes: &[], is_without_halts: false }
+        Group {
+            patterns,
+            mechanisms,
+            sizes,
+            placements,
+            axes: &[],
+            is_without_halts: false,
+            is_of_another_crate: false,
+        }
     }
 
     /// The same, with these values of axes.
@@ -116,6 +126,11 @@ impl Group {
     /// hypervisor spins before that, differs by a factor of two from one pair of processes to the next and belongs to no mechanism.
     pub const fn without_halts(self) -> Group {
         Group { is_without_halts: true, ..self }
+    }
+
+    /// The same, in programs that hand its mechanisms to the catalogue; others leave the group out.
+    pub const fn where_known(self) -> Group {
+        Group { is_of_another_crate: true, ..self }
     }
 
     /// A single case.
@@ -189,7 +204,8 @@ impl Group {
             self.axes.iter().map(|(axis, values)| ((*axis).to_owned(), owned(values))).collect();
         let mut ids = Vec::new();
         for pattern in self.patterns {
-            for mechanism in self.mechanisms.names(pattern) {
+            let is_known = |name: &&str| !self.is_of_another_crate || is_driven(name, pattern);
+            for mechanism in self.mechanisms.names(pattern).into_iter().filter(is_known) {
                 for size in &sizes {
                     for placement in &placements {
                         let mut id = CaseId::new(pattern, mechanism, *size, placement);
@@ -205,6 +221,12 @@ impl Group {
         }
         ids
     }
+}
+
+/// Is there a target of this name in the pattern?
+fn is_driven(name: &str, pattern: &str) -> bool {
+    catalogue::all()
+        .any(|target| target.id == name && target.patterns.iter().any(|known| known.id == pattern))
 }
 
 /// The case on every combination of the values of some axes, those at their defaults left out of its id.

@@ -10,14 +10,22 @@ use crate::calls;
 use crate::chart::Drawing;
 use crate::document::{Block, Item, Section, Table};
 use crate::flame::Flame;
+use crate::model::{Report, Sourced};
 use crate::suite::broker_time;
 use crate::units::{count, range, significant, with_unit};
 use crate::words::{many, plain};
 
 /// Where other processes have more of the CPUs than this share, a report says so.
 const MOST_OF_OTHERS: f64 = 0.1;
-/// Functions that are listed of a case, or of a difference.
+/// Functions that are listed of a case, or of a difference, where no number was asked for.
 const MOST_SYMBOLS: usize = 15;
+
+/// How many functions are listed: `--top`.
+fn top(report: &Report, source: usize) -> usize {
+    let header = report.sources.get(source).and_then(|source| source.header.as_ref());
+    let asked = header.and_then(|header| header.settings.get("top")?.parse().ok());
+    asked.unwrap_or(MOST_SYMBOLS)
+}
 
 const ABOUT: &str = "Counts and samples come from runs of their own, in turns with runs that are not observed. Their figures are no results: \
                      they are slower by the cost of looking. Everything on the CPUs of the roles and of a broker counts, whichever process it belongs to.";
@@ -36,10 +44,12 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
         let of_it = report.profiles.iter().find(|profile| {
             profile.source == observation.source && profile.what.case == observation.what.case
         });
+        let top = top(report, observation.source);
         blocks.extend(of_case(&observation.what));
-        blocks.extend(of_it.into_iter().flat_map(|profile| of_profile(&profile.what)));
+        blocks.extend(of_it.into_iter().flat_map(|profile| of_profile(&profile.what, top)));
     }
-    blocks.extend(report.differences.iter().flat_map(|difference| of_two(&difference.what)));
+    let two = |difference: &Sourced<Difference>| of_two(&difference.what, top(report, difference.source));
+    blocks.extend(report.differences.iter().flat_map(two));
     if !blocks.is_empty() {
         blocks.insert(0, Block::Paragraph(ABOUT.into()));
         let refused = report.observations.first().map_or(&[][..], |first| &first.what.refused);
@@ -102,7 +112,7 @@ fn cost(look: &Look) -> [String; 3] {
     [plain(&look.means), cost, look.pairs.to_string()]
 }
 
-fn of_profile(of: &Profile) -> Vec<Block> {
+fn of_profile(of: &Profile, top: usize) -> Vec<Block> {
     let lost = match of.lost {
         0 => "none was lost".to_owned(),
         lost => format!("{lost} more were lost"),
@@ -143,18 +153,21 @@ fn of_profile(of: &Profile) -> Vec<Block> {
     let heads = ["time of", "user\nns/op", "kernel\nns/op", "share"];
     blocks.push(Block::Table(Table::new("Time by role", heads, of.parts.iter().map(part))));
     blocks.extend(of_broker(of));
+    // A time is so many samples of a period each over the operations.
+    let samples = |ns: f64| format!("{:.0}", ns * of.ops as f64 / of.period_ns.max(f64::MIN_POSITIVE));
     let symbol = |symbol: &SymbolTime| {
         [
             short(&symbol.symbol),
             if symbol.in_kernel { "kernel" } else { "user" }.into(),
             plain(&symbol.role),
+            samples(symbol.self_ns),
             significant(symbol.self_ns),
             significant(symbol.total_ns),
             percent(symbol.self_ns, taking_part),
         ]
     };
-    let heads = ["function", "in", "role", "itself\nns/op", "with calls\nns/op", "itself"];
-    let rows = of.symbols.iter().filter(|symbol| symbol.self_ns > 0.0).take(MOST_SYMBOLS).map(symbol);
+    let heads = ["function", "in", "role", "samples", "itself\nns/op", "with calls\nns/op", "itself"];
+    let rows = of.symbols.iter().filter(|symbol| symbol.self_ns > 0.0).take(top).map(symbol);
     blocks.push(Block::Paragraph(format!(
         "Shares by role are of all the time of these CPUs{}; shares by function below are of the {} ns/op of those that take part.",
         if of_others > 0.0 { ", other processes among it" } else { "" },
@@ -222,7 +235,7 @@ fn short(name: &str) -> String {
     }
 }
 
-fn of_two(of: &Difference) -> Vec<Block> {
+fn of_two(of: &Difference, top: usize) -> Vec<Block> {
     let row = |row: &DifferenceRow, show: fn(f64) -> String| {
         let side = |value: Option<f64>| value.map_or("not counted".into(), show);
         let difference = row.difference.map(|difference| match difference {
@@ -233,7 +246,7 @@ fn of_two(of: &Difference) -> Vec<Block> {
         [short(&row.name), side(row.a), side(row.b), difference.unwrap_or_default()]
     };
     let block = |title: &str, what: &str, rows: &[DifferenceRow], show: fn(f64) -> String| {
-        let shown = rows.iter().take(MOST_SYMBOLS).map(|of| row(of, show));
+        let shown = rows.iter().take(top).map(|of| row(of, show));
         let table = Table::new(title, [what, "A", "B", "B − A"], shown);
         (!rows.is_empty()).then_some(Block::Table(table))
     };
@@ -250,7 +263,6 @@ fn of_two(of: &Difference) -> Vec<Block> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Report;
     use crate::{html, json, markdown, text};
     use serde_json::json as value;
     use weighbridge_record::Reading;
@@ -275,7 +287,7 @@ mod tests {
             { "role": "client", "symbol": "pipe_read", "in_kernel": true, "self_ns": 300.0, "total_ns": 400.0 },
         ]);
         let profile = value!({
-            "kind": "profile", "case": a, "clock": "cpu-clock", "period_ns": 487_000.0, "runs": 8, "ops": 1000,
+            "kind": "profile", "case": a, "clock": "cpu-clock", "period_ns": 487_000.0, "runs": 8, "ops": 1_298_667,
             "samples": 1000, "lost": 3, "throttled": 1, "parts": parts, "symbols": symbols,
             "folded": [["client;main;pipe_read_[k]", 800], [Profile::OTHERS, 200]],
         });
@@ -311,6 +323,27 @@ mod tests {
         let page = html(&report);
         assert!(page.contains("<svg class=\"flame\"") && page.contains("<title>pipe_read, kernel: 100 %"));
         assert!(page.contains("no &lt;such&gt; event") && !page.contains("<such>"));
+    }
+
+    #[test]
+    fn as_many_functions_are_listed_as_were_asked_for_each_with_its_samples() {
+        let mut report = report();
+        let listed = |report: &Report| {
+            let text = text(report, crate::Style { color: false, width: Some(120) });
+            text.lines().filter(|line| line.contains("pipe_read")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        // 300 ns of 1,298,667 operations, in periods of 487 µs.
+        let line = &listed(&report)[0];
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(cells[..5], ["pipe_read", "kernel", "client", "800", "300"], "{line}");
+        let profile = &mut report.profiles[0].what;
+        let more = (0..40).map(|_| profile.symbols[0].clone()).collect::<Vec<_>>();
+        profile.symbols.extend(more);
+        assert_eq!(listed(&report).len(), MOST_SYMBOLS);
+        let settings = [("top".to_owned(), "30".to_owned())].into();
+        let header = weighbridge_record::Header { settings, ..Default::default() };
+        report.sources[0].header = Some(header);
+        assert_eq!(listed(&report).len(), 30);
     }
 
     #[test]

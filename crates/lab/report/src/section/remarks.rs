@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use weighbridge_record::{CaseId, Place, StoppedBy};
+use weighbridge_record::{CaseId, Place, StoppedBy, Summary};
 
 use super::Context;
 use crate::document::{Block, Item, Section};
@@ -117,7 +117,34 @@ fn stopped(report: &Report) -> Vec<Item> {
         let why = format!("{} of {}: {why}", some.len(), many(all.len(), "case"));
         (!some.is_empty()).then(|| Item::over(why, coverage::described(report, &some, &all)))
     };
-    reasons.into_iter().filter_map(note).collect()
+    shortened(report).into_iter().chain(reasons.into_iter().filter_map(note)).collect()
+}
+
+/// What came of runs that a short budget made shorter.
+fn shortened(report: &Report) -> Option<Item> {
+    let share = report.sources.iter().find_map(|source| source.header.as_ref()?.settings.get("shortened"))?;
+    let percent = share.parse::<f64>().ok()? * 100.0;
+    let half_width = |summary: &Summary| {
+        summary.ci95.map(|[low, high]| (high - low) / 2.0 / summary.median.abs().max(f64::MIN_POSITIVE))
+    };
+    let all: Vec<Option<f64>> =
+        report.cases.iter().filter_map(|case| case.summary.as_ref()).map(half_width).collect();
+    let mut widths: Vec<f64> = all.iter().flatten().copied().collect();
+    widths.sort_by(f64::total_cmp);
+    let precision = match (widths.get(widths.len() / 2), widths.last()) {
+        (Some(middle), Some(widest)) => format!(
+            "{} of {} have an interval, ± {:.1} % in the middle and ± {:.1} % at the widest",
+            widths.len(),
+            many(all.len(), "case"),
+            middle * 100.0,
+            widest * 100.0
+        ),
+        _ => format!("none of {} has an interval", many(all.len(), "case")),
+    };
+    Some(
+        format!("the budget was short, and runs had {percent:.0} % of their usual length: {precision}")
+            .into(),
+    )
 }
 
 /// What gave no number, each reason once.

@@ -9,6 +9,9 @@ use crate::document::Block;
 use crate::units::significant;
 use crate::words::many;
 
+/// Context switches of the whole machine, as the reader read them between two intervals.
+const OF_MACHINE: &str = "machine_switches_per_s";
+
 /// Options of epoll_bench, what they make it use, the average that it printed, and the case here.
 type Setting = (&'static str, &'static str, f64, fn(&CaseId) -> bool);
 
@@ -36,7 +39,7 @@ pub(super) fn section(record: &Record<'_>) -> Section {
         &[
             "Each line is an interval, in the order of time: of one second in the published output, shorter in ours (see below each \
              table) and given per second. Our intervals are those of the run whose value is nearest to the median of all runs.",
-            "ctxt/sec: theirs are the whole system's, ours those of reader and writer. samples per call: theirs since the \
+            "ctxt/sec: those of the whole system, as /proc/stat has them, there as here (not of intervals below 0.1 s, which reading it would disturb); of both roles: those of reader and writer alone. samples per call: theirs since the \
              beginning of the run, which hides what changes; in that second: taken apart again. Ours are of each interval.",
             "Two threads of one process, the writer nicer by ten, 1 byte to a random stream (in turn with -f), edge-triggered, up \
              to 1,024 events a call, as there. Theirs counts its warm-up, ours does not.",
@@ -55,23 +58,30 @@ fn of_setting(record: &Record<'_>, (options, what, average, is): &Setting, publi
         _ => None,
     };
     let series = |name: &str, index: usize| -> Option<f64> { run?.series.get(name)?.get(index).copied() };
-    let row = |(index, row): (usize, &&Row)| {
+    let row = |index: usize| {
         let switches = series("voluntary_switches_per_s", index)
             .zip(series("involuntary_switches_per_s", index))
             .map(|(voluntary, involuntary)| voluntary + involuntary);
         let whole = |figure: Option<f64>| figure.map_or(String::new(), |figure| format!("{figure:.0}"));
-        let theirs = ["second", "events_per_s", "context_switches_per_s", "events_per_call_cumulative"];
+        let of_machine = whole(series(OF_MACHINE, index));
+        let columns = ["second", "events_per_s", "context_switches_per_s", "events_per_call_cumulative"];
         let ours = [
             in_that_second.get(index).map_or(String::new(), |figure| significant(*figure)),
             whole(run.and_then(|run| run.samples.get(index)).copied()),
+            of_machine,
             whole(switches),
             series("events_per_call", index).map_or(String::new(), significant),
         ];
-        theirs.map(|column| row.text(column).to_owned()).into_iter().chain(ours).collect()
+        let published = theirs.get(index);
+        let cells = columns.map(|column| published.map_or(String::new(), |row| row.text(column).to_owned()));
+        let [_, cells @ ..] = cells;
+        std::iter::once((index + 1).to_string()).chain(cells).chain(ours).collect()
     };
-    let heads = "|2006:\nevts/sec|\nctxt/sec|samples\nper call|in that\nsecond|ours:\nevts/sec|\nctxt/sec|samples\nper call";
+    let heads = "|2006:\nevts/sec|\nctxt/sec|samples\nper call|in that\nsecond|ours:\nevts/sec|\nctxt/sec|of both\nroles|samples\nper call";
     let title = format!("epoll_bench {options} ({what})");
-    let rows: Vec<_> = theirs.iter().enumerate().map(row).collect();
+    // Theirs are fifteen.
+    let lines = theirs.len().max(run.map_or(0, |run| run.samples.len()));
+    let rows: Vec<_> = (0..lines).map(row).collect();
     [table(&title, 0, heads, rows), below(&averages(record, found, options, *average))]
 }
 
@@ -87,13 +97,27 @@ fn averages(record: &Record<'_>, found: Found<'_>, options: &str, average: f64) 
     };
     let interval = interval.map_or(String::new(), |ms| format!(", intervals of {ms} ms"));
     let published = Theirs { source: "epoll_bench, 2006", name: options, unit: "events/s", value: average };
-    format!(
-        "{theirs}; ours: median {:.0} evts/sec {} ({}{interval}), {} times as many.",
-        figure.value,
-        figure.reach(),
-        many(figure.runs as usize, "run"),
-        record.times(found, &published, figure.value)
-    )
+    let runs = match figure.reach() {
+        // Where there is nothing but their number, it is told already.
+        reach if reach.starts_with('(') => reach.replace(')', &format!("{interval})")),
+        reach => format!("{reach} ({}{interval})", many(figure.runs as usize, "run")),
+    };
+    let median = format!("median {:.0} evts/sec {runs}", figure.value);
+    match mean(found) {
+        Some(mean) => format!(
+            "{theirs}; ours: mean {mean:.0} evts/sec, {} times as many; {median}.",
+            record.times(found, &published, mean)
+        ),
+        None => format!("{theirs}; ours: {median}; the record has no intervals to take a mean of."),
+    }
+}
+
+/// Of all intervals of all runs, as theirs is one of all seconds; nothing of a record without intervals.
+fn mean(found: Found<'_>) -> Option<f64> {
+    let Found::Value(case, _) = found else { return None };
+    let intervals = case.runs.iter().flat_map(|run| &run.samples);
+    let (sum, count) = intervals.fold((0.0, 0.0), |(sum, count), rate| (sum + rate, count + 1.0));
+    (count > 0.0).then(|| sum / count)
 }
 
 /// Events per call in each second, from the averages since the beginning; nothing where there are none.

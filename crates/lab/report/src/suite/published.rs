@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 /// Stefan Westerfeld on systemd-devel, 4 March and 15 April 2014.
 pub const KDBUS_2014: &str = include_str!("../../data/kdbus-2014.csv");
+/// Kay Sievers on systemd-devel, March 2014: the least and the most of three tools.
+pub const KDBUS_I7_2014: &str = include_str!("../../data/kdbus-i7-2014.csv");
 /// Eric Dumazet on linux-kernel, 6 November 2006.
 pub const EPOLL_2006: &str = include_str!("../../data/epoll-2006.csv");
 /// Jesper Dangaard Brouer on linux-kernel, 17 December 2014.
@@ -59,6 +61,7 @@ mod tests {
                 "harness placement",
                 "payload_bytes copy_roundtrips_per_s memfd_roundtrips_per_s kdbus_max_roundtrips_per_s ibench_roundtrips_per_s speedup",
             ),
+            (KDBUS_I7_2014, 3, "tool", "payload_bytes least_roundtrips_per_s most_roundtrips_per_s"),
             (EPOLL_2006, 60, "options", "second events_per_s"),
             (SLAB_TEST_2014, 48, "kernel section", "object_bytes count"),
             (

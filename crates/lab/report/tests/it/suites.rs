@@ -69,6 +69,9 @@ fn chart(direction: &str) -> Vec<(String, &'static str, f64)> {
             if bytes != 4096 {
                 add("pipe", "/touch=write/wait=poll", copy * 2.0);
             }
+            add("unix-stream", "/touch=write/wait=poll", copy * 2.5);
+            // More than the pipe below 20,000 bytes, less above.
+            add("causeway-bus", &format!("{direction}/touch=write"), (21_000.0 + bytes as f64) * factor);
         }
     }
     cases
@@ -84,6 +87,7 @@ fn the_chart_of_ibench_with_where_copy_and_memfd_meet() {
     let text = text(record("ibench", &borrowed(&chart("/direction=request")), &skipped));
     assert_data_eq!(&text, file!["snapshots/suite-ibench-100.txt"].raw());
     assert!(text.contains("equally fast at 38997 bytes; between 36000 and 42000"), "{text}");
+    assert!(text.contains("The bus and the pipe are equally fast at 19"), "{text}");
     assert!(
         text.contains("equally fast at no size measured (1 B to 4 MiB): copy is always faster"),
         "{text}"
@@ -95,8 +99,42 @@ fn the_chart_of_kdbench_is_the_other_published_one() {
     let report = Report::from_reading(record("kdbench", &borrowed(&chart("")), &[]));
     let tables = tables(&sections(&report)[0]);
     assert_eq!(tables.len(), 2);
-    assert_eq!(tables[0][0][10..], ["136586", "54022", "185287", "1.36"].map(String::from));
-    assert_eq!(tables[1][22][10..], ["286", "461", "139", "0.30"].map(String::from));
+    assert_eq!(tables[0][0][14..], ["136586", "54022", "185287", "1.36"].map(String::from));
+    assert_eq!(tables[1][22][14..], ["286", "461", "139", "0.30"].map(String::from));
+}
+
+#[test]
+fn a_chart_has_the_sizes_that_were_asked_for_and_counts_the_others() {
+    let some = [
+        ("roundtrip/causeway-sw/8192/same-cpu/touch=write/wait=block", "ns/roundtrip", 10_000.0),
+        ("roundtrip/causeway-bus/8192/same-cpu/touch=write", "ns/roundtrip", 20_000.0),
+    ];
+    let report = Report::from_reading(record("kdbench", &some, &[]));
+    let section = &sections(&report)[0];
+    let [rows]: [Vec<Vec<String>>; 1] = tables(section).try_into().expect("one placement was asked for");
+    let sizes: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(sizes, ["8192"]);
+    assert!(rows[0][8].starts_with("50000 "), "{:?}", rows[0]);
+    let text = format!("{section:?}");
+    for told in
+        ["22 further sizes of 2014 were not asked for", "dual cpu (two-cpus), round trips/s: not asked for"]
+    {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+#[test]
+fn what_runs_wherever_the_scheduler_likes_has_its_least_and_its_most_beside_those_of_2014() {
+    let pipe = "roundtrip/pipe/8192/free/touch=write/wait=poll";
+    let mut reading = record("kdbench", &[(pipe, "ns/roundtrip", 10_000.0)], &[]);
+    for (round, ns) in [(0, 8_000.0), (1, 10_000.0), (2, 20_000.0)] {
+        reading.lines.push(Line::Run(Run { round, ..common::run(&pipe.parse().unwrap(), round, ns) }));
+    }
+    let report = Report::from_reading(reading);
+    let all = tables(&sections(&report)[0]);
+    let expected = ["IBENCH", "8192", "100000", "50000", "125000"];
+    assert_eq!(all[0][0][..5], expected, "{all:?}");
+    assert_eq!(all[0][0][6..], ["ibench", "55036", "128807"], "{all:?}");
 }
 
 /// A machine that becomes four times as slow in six rounds: the medians say little of the ratio, the pairs all of it.
@@ -120,7 +158,7 @@ fn the_speedup_of_a_chart_has_an_interval_from_runs_of_one_round() {
     assert_eq!(max(0), rows[0][1], "below, COPY is the better one, with its interval: {:?}", rows[0]);
     assert_eq!(max(20), rows[20][2], "above, MEMFD: {:?}", rows[20]);
     assert_eq!(rows[0][5], "0.49 ±2.5%", "{:?}", rows[0]);
-    assert_eq!(rows[0][7], "0.61 ±2.5%", "of the call: {:?}", rows[0]);
+    assert_eq!(rows[0][11], "0.61 ±2.5%", "of the call: {:?}", rows[0]);
     let text = weighbridge_report::text(&report, Style::default());
     for text in [markdown(&report), text, weighbridge_report::html(&report)] {
         assert!(text.contains("0.49 ±2.5%"), "{text}");
@@ -141,7 +179,7 @@ fn akbench_in_its_order_and_units_with_the_published_means_put_right() {
         ("pingpong/barrier/0/free", "ns/hop", 95.0),
         ("solo/getpid/0/free", "ns/op", 119.0),
         ("solo/memcpy/1073741824/free", "bytes/s", 18.0 * f64::from(1 << 30)),
-        ("parallel/memcpy/536870912/free/roles=2", "bytes/s", 20.0 * f64::from(1 << 30)),
+        ("parallel/memcpy/536870912/free/peers=thread/roles=2", "bytes/s", 20.0 * f64::from(1 << 30)),
         ("stream/buffers-barrier/1048576/free/backing=file/working-set=268435456", "bytes/s", 11e9),
         ("stream/buffers-barrier/1048576/free/backing=shm/working-set=268435456", "bytes/s", 12e9),
     ];
@@ -151,6 +189,34 @@ fn akbench_in_its_order_and_units_with_the_published_means_put_right() {
         text(record("akbench", &cases, &skipped)),
         file!["snapshots/suite-akbench-100.txt"].raw()
     );
+}
+
+#[test]
+fn bandwidths_of_akbench_are_drawn_beside_those_of_2025_with_their_share_of_the_limit() {
+    let cases = [("solo/memcpy/1073741824/free", "bytes/s", 10.0 * f64::from(1 << 30))];
+    let mut reading = record("akbench", &cases, &[]);
+    let unknown = markdown(&Report::from_reading(reading.clone()));
+    assert!(unknown.contains("memory-bandwidth 25.6G"), "{unknown}");
+    let Line::Header(header) = &mut reading.lines[0] else { panic!("a header") };
+    header.settings.insert("memory-bandwidth".into(), (20.0 * f64::from(1 << 30)).to_string());
+    let report = Report::from_reading(reading);
+    let section = sections(&report).remove(0);
+    let row = &tables(&section)[1][0];
+    assert_eq!(
+        (&*row[0], &row[7..]),
+        ("bandwidth_memcpy", &["71%".to_string(), "50%".to_string()][..]),
+        "{row:?}"
+    );
+    let graph = section.blocks.iter().find_map(|block| match block {
+        Block::Chart(chart) => Some(chart),
+        _ => None,
+    });
+    let figures = graph.and_then(|graph| graph.figures.as_ref()).expect("a graph with its figures");
+    assert_eq!(figures.rows.len(), 12, "a row for each published bandwidth");
+    let text = weighbridge_report::text(&report, Style { color: false, width: Some(100) });
+    assert!(text.contains("███████████████████████ 18.1, 71%"), "{text}");
+    assert!(text.contains("█████████████ 10.0, 50%"), "{text}");
+    assert!(weighbridge_report::html(&report).contains("memcpy, ours"));
 }
 
 #[test]
@@ -181,11 +247,17 @@ fn epoll_bench_prints_a_line_for_each_interval_and_takes_theirs_apart() {
                 ("events_per_call".to_string(), series(1.5)),
                 ("voluntary_switches_per_s".to_string(), series(10.0)),
                 ("involuntary_switches_per_s".to_string(), series(1.0)),
+                ("machine_switches_per_s".to_string(), series(25.0)),
             ]),
             ..run
         })
     };
     reading.lines.extend([run(800_000.0), run(812_000.0)]);
+    let told = text(reading.clone());
+    // Of 1,000 to 15,000 events in an interval.
+    let mean =
+        "259643 evts/sec in 2006; ours: mean 8000 evts/sec, 0.0308 times as many; median 812345 evts/sec";
+    assert!(told.replace("\n  ", " ").contains(mean), "{told}");
     assert_data_eq!(text(reading), file!["snapshots/suite-epoll_bench-100.txt"].raw());
 }
 

@@ -1,5 +1,8 @@
 //! What the reader of a fan-in keeps at every edge of intervals: its own counts, and those of the writers.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use weighbridge_probe::counters::ThreadCounters;
 
 use super::writers;
@@ -26,19 +29,33 @@ struct Edge {
     writes: u64,
     voluntary: u64,
     involuntary: u64,
+    /// Context switches of the whole machine, where they are looked at.
+    of_machine: Option<u64>,
 }
+
+/// Shortest interval for which the switches of the whole machine are looked at: the kernel adds up counters of every CPU and interrupt for
+/// that, some 100 µs, which is then less than one part in a thousand.
+const LOOK_AT_MACHINE_NS: u64 = 100_000_000;
 
 /// The edges of a run so far, and the counters of the writers.
 pub struct Edges<'a> {
     counters: &'a SharedCounters,
     writers: usize,
     edges: Vec<Edge>,
+    /// `/proc/stat`, where intervals are long enough.
+    machine: Option<File>,
 }
 
 impl<'a> Edges<'a> {
     /// None yet.
     pub fn new(counters: &'a SharedCounters, params: &CaseParams) -> Edges<'a> {
-        Edges { counters, writers: writers(params), edges: Vec::with_capacity(1024) }
+        Edges { counters, writers: writers(params), edges: Vec::with_capacity(1024), machine: None }
+    }
+
+    /// Looks at the context switches of the whole machine too, if intervals are as long as these, so that it does not disturb them.
+    pub fn with_machine(self, interval_ns: u64) -> Edges<'a> {
+        let machine = (interval_ns >= LOOK_AT_MACHINE_NS).then(|| File::open("/proc/stat").ok()).flatten();
+        Edges { machine, ..self }
     }
 
     /// A counter of all writers together.
@@ -55,6 +72,7 @@ impl<'a> Edges<'a> {
             writes: self.of_writers(Counter::Messages),
             voluntary: own.voluntary_switches + self.of_writers(Counter::VoluntarySwitches),
             involuntary: own.involuntary_switches + self.of_writers(Counter::InvoluntarySwitches),
+            of_machine: self.machine.as_ref().and_then(switches_of_machine),
         });
     }
 
@@ -87,6 +105,13 @@ impl<'a> Edges<'a> {
                 |a: &Edge, b: &Edge| (of(b) - of(a)) as f64 * 1e9 / (b.now_ns - a.now_ns).max(1) as f64;
             cx.note_series(name, series(&rate));
         }
+        if self.edges.iter().all(|edge| edge.of_machine.is_some()) {
+            let rate = |a: &Edge, b: &Edge| {
+                let switches = b.of_machine.unwrap_or(0).saturating_sub(a.of_machine.unwrap_or(0));
+                switches as f64 * 1e9 / (b.now_ns - a.now_ns).max(1) as f64
+            };
+            cx.note_series("machine_switches_per_s", series(&rate));
+        }
     }
 
     /// What all roles did in the whole run, warm-up and drain included.
@@ -98,6 +123,23 @@ impl<'a> Edges<'a> {
             ("first_run_bytes_read".into(), bytes.to_string()),
             ("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string()),
         ])
+    }
+}
+
+/// `ctxt` of `/proc/stat`: context switches of all CPUs since the machine was booted.
+fn switches_of_machine(stat: &File) -> Option<u64> {
+    let mut text = Vec::with_capacity(16 << 10);
+    let mut offset = 0;
+    loop {
+        let mut part = [0; 4096];
+        let count = stat.read_at(&mut part, offset).ok().filter(|count| *count > 0)?;
+        text.extend_from_slice(&part[..count]);
+        offset += count as u64;
+        let found = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"ctxt "));
+        // Its line is whole once something follows it.
+        if let Some(digits) = found.filter(|digits| !text.ends_with(digits)) {
+            return std::str::from_utf8(digits).ok()?.trim().parse().ok();
+        }
     }
 }
 
@@ -137,5 +179,21 @@ impl<'a> Sent<'a> {
 
     pub(super) fn publish_switches(&self) {
         self.counters.set_switches(self.role);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_switches_of_the_machine_are_those_of_its_file_and_grow() {
+        let stat = File::open("/proc/stat").unwrap();
+        let before = switches_of_machine(&stat).expect("the kernel counts them");
+        let text = std::fs::read_to_string("/proc/stat").unwrap();
+        let whole: u64 = text.lines().find_map(|line| line.strip_prefix("ctxt ")).unwrap().parse().unwrap();
+        std::thread::spawn(|| ()).join().unwrap();
+        let after = switches_of_machine(&stat).unwrap();
+        assert!(before <= whole && whole < after, "{before} {whole} {after}");
     }
 }

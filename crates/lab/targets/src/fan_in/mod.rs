@@ -72,11 +72,12 @@ const FAN_IN: PatternInfo = PatternInfo {
 /// The pattern for writers whose messages come over one way, without the axes of streams.
 pub const OF_MESSAGES: PatternInfo = PatternInfo { axes: &[], ..FAN_IN };
 
-const STREAMS: Axis = number_axis(
-    "streams",
-    "2000",
-    "number of streams; the limit of open descriptors decides how many there can be",
-);
+const STREAMS: Axis = Axis {
+    name: "streams",
+    default: "2000",
+    values: Values::CountOrMax,
+    about: "number of streams; the limit of open descriptors decides how many there can be, and max is as many",
+};
 /// Number of writers.
 pub const WRITERS: Axis =
     number_axis("writers", "1", "number of writers; each has its own part of the streams");
@@ -139,7 +140,7 @@ fn create(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
 
 fn drive(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let (streams, writers) = (cx.params.count(STREAMS), writers(cx.params));
+    let (streams, writers) = (limits::streams(cx.params), writers(cx.params));
     let counters = &SharedCounters::open(resources.take_fd(), writers + 1)?;
     match cx.role {
         0 => {
@@ -155,7 +156,7 @@ fn drive(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Result<Facts> {
 
 /// The reader's loop, its counts and its look at the clock, without any call.
 fn harness(params: &CaseParams) -> Nothing<impl FnMut(&mut u64) -> u64> {
-    let streams = params.count(STREAMS);
+    let streams = limits::streams(params);
     let ready = params.count(MAX_EVENTS).min(streams);
     let step = move |events: &mut u64| {
         for index in 0..ready {

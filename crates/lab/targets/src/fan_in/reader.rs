@@ -6,7 +6,7 @@ use rustix::pipe::fcntl_getpipe_size;
 use super::edges::{Edges, Reads};
 use super::intake::Intake;
 use super::wait::{self, Waiter};
-use super::{MAX_EVENTS, STREAMS, StreamWait, YIELD_LIMIT, is_cyclic};
+use super::{MAX_EVENTS, StreamWait, YIELD_LIMIT, is_cyclic, limits};
 use crate::prelude::*;
 use crate::shared_counters::{Counter, SharedCounters};
 use weighbridge_harness::marks::{Notes, Point, Unmarked};
@@ -47,7 +47,7 @@ impl Role<'_, '_> {
             calls: 0,
             yield_limit: params.count(YIELD_LIMIT),
             is_draining: false,
-            edges: Edges::new(counters, params),
+            edges: Edges::new(counters, params).with_machine(cx.interval_ns()),
             notes,
         };
         cx.set_step(Step::Prefault);
@@ -132,7 +132,7 @@ fn settings(ends: &[OwnedFd], params: &CaseParams) -> io::Result<Facts> {
     };
     let sizes = ends.iter().map(of).collect::<io::Result<Vec<usize>>>()?;
     let mut facts = Facts::from([
-        ("streams".into(), params.count(STREAMS).to_string()),
+        ("streams".into(), limits::streams(params).to_string()),
         ("order".into(), if is_cyclic(params) { "cyclic" } else { "random" }.into()),
         (format!("{name}_smallest"), sizes.iter().min().unwrap_or(&0).to_string()),
         (format!("{name}_largest"), sizes.iter().max().unwrap_or(&0).to_string()),

@@ -3,7 +3,7 @@
 use rustix::net::sockopt;
 
 use super::edges::Sent;
-use super::{STREAMS, is_cyclic, part, writers};
+use super::{is_cyclic, limits, part, writers};
 use crate::many::mark;
 use crate::prelude::*;
 use crate::shared_counters::{Counter, SharedCounters};
@@ -43,7 +43,7 @@ fn drive_noting<N: Notes>(
     cx.set_step(Step::Prefault);
     writer.message.prefault()?;
     cx.set_step(Step::Verify);
-    writer.introduce(part(cx.role - 1, writers(params), params.count(STREAMS)))?;
+    writer.introduce(part(cx.role - 1, writers(params), limits::streams(params)))?;
     cx.follow_intervals(&mut writer)?;
     if params.id.mechanism == "pipe" {
         return Ok(Facts::new());

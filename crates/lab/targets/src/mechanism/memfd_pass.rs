@@ -32,6 +32,10 @@ choice! {
     pub(crate) enum Reuse { Yes = "yes", No = "no" }
     axis "reuse", default Yes: "memory files are used again once released, or each message is a fresh one, sealed"
 }
+choice! {
+    pub(crate) enum Vector { No = "no", Yes = "yes" }
+    axis "vector", default No: "yes: beside its descriptor each message carries as many bytes again, which the kernel copies"
+}
 /// How many memory files a direction has.
 pub(crate) const DEPTH: Axis = Axis {
     name: "depth",
@@ -52,9 +56,23 @@ impl Mechanism for MemfdPass {
         "payload in a memory file whose descriptor is sent; the receiver maps and unmaps it";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY).and(Caps::MAPS);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[Reuse::AXIS, DEPTH];
+    const AXES: &'static [Axis] = &[Reuse::AXIS, DEPTH, Vector::AXIS];
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = PassEnd;
+
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        const BUFFER: &str = "net/core/wmem_default";
+        // Of its buffer a message has what remains beside the kernel's head of it.
+        let most = host.sysctl_number(BUFFER).unwrap_or(u64::MAX).saturating_sub(LENGTH_BYTES as u64 + 32);
+        if params.choice::<Vector>() == Vector::Yes && params.payload_bytes as u64 > most {
+            return Err(Unsupported(format!(
+                "vector=yes sends {} bytes in a message of a socket, and net.core.wmem_default allows {most}; raise it with sysctl, or take a \
+                 smaller size",
+                params.payload_bytes
+            )));
+        }
+        Ok(())
+    }
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::seqpacket_pair()?;
@@ -70,6 +88,10 @@ impl Mechanism for MemfdPass {
             Reuse::No => Store::Fresh { flags: creation_flags()?, message: None },
             Reuse::Yes => Store::Pool((0..depth).map(|_| File::pooled(len)).collect::<io::Result<_>>()?),
         };
+        let vector = match params.choice() {
+            Vector::No => None,
+            Vector::Yes => Some([Buffer::new(len)?, Buffer::new(len)?]),
+        };
         const HALF: usize = CREDIT_BYTES / 2;
         let (outgoing, incoming) = if side == Side::Near { (0, HALF) } else { (HALF, 0) };
         Ok(PassEnd {
@@ -83,10 +105,21 @@ impl Mechanism for MemfdPass {
             released: 0,
             released_by_other: 0,
             store,
+            vector: vector.map(|[outgoing, incoming]| VectorBytes { outgoing, incoming, len }),
             is_locked: false,
         })
     }
 }
+
+/// What travels beside a descriptor, and where it arrives.
+struct VectorBytes {
+    outgoing: Buffer,
+    incoming: Buffer,
+    len: usize,
+}
+
+/// What vectors are filled with.
+const VECTOR_BYTE: u8 = 0xb7;
 
 /// What the two ends count in: one half for each direction, each word on lines of its own.
 const CREDIT_BYTES: usize = 4096;
@@ -210,6 +243,7 @@ pub(super) struct PassEnd {
     /// What this end last saw of the other's count.
     released_by_other: u64,
     store: Store,
+    vector: Option<VectorBytes>,
     is_locked: bool,
 }
 
@@ -297,15 +331,16 @@ impl Endpoint for PassEnd {
     #[inline]
     fn commit(tx: PassTx<'_>) -> io::Result<()> {
         let PassTx { end, len } = tx;
+        let vector = end.vector.as_ref().map_or(&[][..], |vector| &vector.outgoing.bytes()[..vector.len]);
         match &mut end.store {
             Store::Pool(files) => {
                 let file = &files[(end.sent % end.depth) as usize];
-                send_descriptor(&end.line.writer, len, file.fd.as_raw_fd())?;
+                send_descriptor(&end.line.writer, len, vector, file.fd.as_raw_fd())?;
             }
             Store::Fresh { message, .. } => {
                 let mut file = message.take().expect("made when it was lent");
                 file.seal()?;
-                send_descriptor(&end.line.writer, len, file.fd.as_raw_fd())?;
+                send_descriptor(&end.line.writer, len, vector, file.fd.as_raw_fd())?;
             }
         }
         end.sent += 1;
@@ -314,7 +349,9 @@ impl Endpoint for PassEnd {
 
     #[inline]
     fn take(&mut self, _len: usize) -> io::Result<PassRx<'_>> {
-        let (len, fd) = receive_descriptor(&mut self.line.reader)?;
+        let place =
+            self.vector.as_mut().map_or(&mut [][..], |vector| &mut vector.incoming.bytes_mut()[..vector.len]);
+        let (len, fd) = receive_descriptor(&mut self.line.reader, place)?;
         let how = match self.store {
             Store::Pool(_) => libc::MAP_SHARED,
             // Before Linux 6.7 a file that is sealed against writing cannot be mapped shared, not even for reading.
@@ -340,6 +377,11 @@ impl Endpoint for PassEnd {
     fn prefault(&mut self) -> io::Result<()> {
         self.credit.prefault()?;
         self.is_locked = self.credit.lock().is_ok();
+        if let Some(VectorBytes { outgoing, incoming, .. }) = &mut self.vector {
+            outgoing.prefault()?;
+            outgoing.bytes_mut().fill(VECTOR_BYTE);
+            incoming.prefault()?;
+        }
         let Store::Pool(files) = &mut self.store else { return Ok(()) };
         for file in files {
             if let Some(map) = &mut file.map {
@@ -357,6 +399,7 @@ impl Endpoint for PassEnd {
         Ok(Facts::from([
             ("memfds_under_way".into(), self.depth.to_string()),
             ("memfds_sealed".into(), yes_no(is_fresh)),
+            ("vector_bytes".into(), self.vector.as_ref().map_or(0, |vector| vector.len).to_string()),
             ("buffers_locked".into(), yes_no(self.is_locked)),
         ]))
     }
@@ -369,24 +412,32 @@ struct Control([u8; CONTROL_BYTES]);
 // SAFETY: arithmetic on a number.
 const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as usize;
 
+/// A message begins with the length of its payload.
+const LENGTH_BYTES: usize = 8;
+
+/// The parts of a message: a length, and a vector unless that is empty.
 #[inline]
-fn header(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
+fn header(parts: &mut [libc::iovec; 2], control: &mut Control) -> libc::msghdr {
     // SAFETY: all zeros is a valid header: no address, no parts, no control data.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_iov = part;
-    header.msg_iovlen = 1;
+    header.msg_iovlen = if parts[1].iov_len == 0 { 1 } else { 2 };
+    header.msg_iov = parts.as_mut_ptr();
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL_BYTES as _;
     header
 }
 
-/// Sends a length, and a descriptor with it.
+/// Sends a length with a vector behind it, and a descriptor beside them.
 #[inline]
-fn send_descriptor(writer: &Writer, len: usize, fd: RawFd) -> io::Result<()> {
+fn send_descriptor(writer: &Writer, len: usize, vector: &[u8], fd: RawFd) -> io::Result<()> {
     let mut bytes = (len as u64).to_ne_bytes();
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut parts = [
+        libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: LENGTH_BYTES },
+        // Only read by the call.
+        libc::iovec { iov_base: vector.as_ptr().cast_mut().cast(), iov_len: vector.len() },
+    ];
     let mut control = Control([0; CONTROL_BYTES]);
-    let header = header(&mut part, &mut control);
+    let header = header(&mut parts, &mut control);
     // SAFETY: the header has room for one control message with one descriptor, so the first one exists and its data fits.
     unsafe {
         let first = libc::CMSG_FIRSTHDR(&raw const header);
@@ -402,13 +453,16 @@ fn send_descriptor(writer: &Writer, len: usize, fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives a length and the descriptor that came with it.
+/// Receives a length and the descriptor that came with it, and in its place the vector.
 #[inline]
-fn receive_descriptor(reader: &mut Reader) -> io::Result<(usize, OwnedFd)> {
-    let mut bytes = [0; 8];
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+fn receive_descriptor(reader: &mut Reader, vector: &mut [u8]) -> io::Result<(usize, OwnedFd)> {
+    let mut bytes = [0; LENGTH_BYTES];
+    let mut parts = [
+        libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: LENGTH_BYTES },
+        libc::iovec { iov_base: vector.as_mut_ptr().cast(), iov_len: vector.len() },
+    ];
     let mut control = Control([0; CONTROL_BYTES]);
-    let mut header = header(&mut part, &mut control);
+    let mut header = header(&mut parts, &mut control);
     let count = reader.wait_and(|socket| {
         // SAFETY: the header points to what is above, all of which lives across the call.
         check_count(unsafe { libc::recvmsg(socket, &raw mut header, libc::MSG_CMSG_CLOEXEC) })
@@ -426,5 +480,13 @@ fn receive_descriptor(reader: &mut Reader) -> io::Result<(usize, OwnedFd)> {
     };
     // SAFETY: a control message of this kind holds a descriptor that the kernel has just made for us.
     let fd = unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned()) };
+    // As many bytes as a vector has, the first and the last of which are of one.
+    let is_whole = count == LENGTH_BYTES + vector.len();
+    if !is_whole || [vector.first(), vector.last()].into_iter().flatten().any(|byte| *byte != VECTOR_BYTE) {
+        let wanted = vector.len();
+        return Err(io::Error::other(format!(
+            "a message of {count} bytes came without its vector of {wanted}"
+        )));
+    }
     Ok((u64::from_ne_bytes(bytes) as usize, fd))
 }

@@ -31,20 +31,36 @@ const DEPTH: Axis = Axis {
     about: "messages that a queue holds; default is 10, or fs.mqueue.msg_max where that is less",
 };
 const DEFAULT_DEPTH: u64 = 10;
+const PRIORITY: Axis = Axis {
+    name: "priority",
+    default: "0",
+    values: Values::AtLeast(0),
+    about: "priority of all messages, from 0 to 32767; their receiver asks for it and checks it. A queue hands out the highest first, so that \
+            messages of several priorities would not arrive in order",
+};
+/// `MQ_PRIO_MAX` of Linux.
+const PRIORITIES: usize = 32_768;
 const MSG_MAX: &str = "fs/mqueue/msg_max";
 
 impl Mechanism for MqPosix {
     const ID: &'static str = "mq-posix";
-    const ABOUT: &'static str = "POSIX message queues, one for each direction, all messages of one priority";
+    const ABOUT: &'static str =
+        "POSIX message queues, one for each direction, all messages of one priority (axis priority)";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[DEPTH];
+    const AXES: &'static [Axis] = &[DEPTH, PRIORITY];
     const IN_SUITES: InSuites = InSuites::AtSmallSizes("fs.mqueue.msgsize_max is 8 KiB by default");
     type End = Copying<Queues>;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if host.sysctl_number(MSG_MAX).is_none() {
             return Err(Unsupported("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)".into()));
+        }
+        let priority = params.count(PRIORITY);
+        if priority >= PRIORITIES {
+            return Err(Unsupported(format!(
+                "priority={priority} is above 32767, the highest of a message queue"
+            )));
         }
         let (size, depth) = (message_bytes(params), depth(host, params));
         fits_sysctl(host, "fs/mqueue/msgsize_max", size, &format!("a message of {size} bytes"))?;
@@ -69,7 +85,8 @@ impl Mechanism for MqPosix {
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
         let line = Line::take(&mut resources, params.wait)?;
         let most_bytes = attributes(line.writer.fd())?.mq_msgsize as usize;
-        Copying::new(Queues { line, most_bytes }, params.payload_bytes)
+        let priority = params.count(PRIORITY) as libc::c_uint;
+        Copying::new(Queues { line, most_bytes, priority }, params.payload_bytes)
     }
 }
 
@@ -148,26 +165,37 @@ fn attributes(queue: BorrowedFd<'_>) -> io::Result<libc::mq_attr> {
 pub(super) struct Queues {
     line: Line,
     most_bytes: usize,
+    priority: libc::c_uint,
 }
 
 impl Transport for Queues {
     #[inline]
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        let (pointer, len) = (message.as_ptr().cast(), message.len());
+        let (pointer, len, priority) = (message.as_ptr().cast(), message.len(), self.priority);
         // SAFETY: pointer and length come from one slice.
         self.line
             .writer
-            .call(|queue| sys::check_count(unsafe { libc::mq_send(queue, pointer, len, 0) } as isize))
+            .call(|queue| sys::check_count(unsafe { libc::mq_send(queue, pointer, len, priority) } as isize))
             .map(drop)
     }
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (pointer, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-        self.line.reader.wait_and(|queue| {
-            // SAFETY: pointer and length come from one slice; no priority is asked for.
-            sys::check_count(unsafe { libc::mq_receive(queue, pointer, len, std::ptr::null_mut()) })
-        })
+        let mut priority = 0;
+        // Not asked for where it is 0, as programs without priorities do.
+        let place = if self.priority == 0 { std::ptr::null_mut() } else { &raw mut priority };
+        let count = self.line.reader.wait_and(|queue| {
+            // SAFETY: pointer and length come from one slice; the priority has a place, or none is asked for.
+            sys::check_count(unsafe { libc::mq_receive(queue, pointer, len, place) })
+        })?;
+        if priority != self.priority {
+            let wanted = self.priority;
+            return Err(io::Error::other(format!(
+                "a message of priority {priority} came in place of {wanted}"
+            )));
+        }
+        Ok(count)
     }
 
     fn least_buffer_bytes(&self) -> usize {
@@ -178,6 +206,7 @@ impl Transport for Queues {
         let attributes = attributes(self.line.writer.fd())?;
         Ok(Facts::from([
             ("queue_messages".into(), attributes.mq_maxmsg.to_string()),
+            ("priority".into(), self.priority.to_string()),
             ("queue_message_bytes".into(), attributes.mq_msgsize.to_string()),
         ]))
     }

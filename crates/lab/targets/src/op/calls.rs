@@ -48,6 +48,9 @@ op!(WriteNull, "write-null", "write of one byte to /dev/null",
 op!(Stat, "stat", "stat of / (the system call newfstatat)",
     { stat: Box<MaybeUninit<libc::stat>> = Box::new(MaybeUninit::uninit()) },
     |op| value(libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, PATH.as_ptr(), op.stat.as_mut_ptr(), 0)), each 0);
+op!(Fstat, "fstat", "fstat of an open / (the system call fstat)",
+    { file: File = File::open("/")?, stat: Box<MaybeUninit<libc::stat>> = Box::new(MaybeUninit::uninit()) },
+    |op| value(libc::syscall(libc::SYS_fstat, op.file.as_raw_fd(), op.stat.as_mut_ptr())), each 0);
 op!(Statfs, "statfs", "statfs of /", { stat: Box<MaybeUninit<libc::statfs>> = Box::new(MaybeUninit::uninit()) },
     |op| value(libc::syscall(libc::SYS_statfs, PATH.as_ptr(), op.stat.as_mut_ptr())), each 0);
 op!(Fstatfs, "fstatfs", "fstatfs of an open /",

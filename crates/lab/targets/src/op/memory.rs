@@ -122,6 +122,8 @@ pub(super) enum Traffic {
     Read,
     /// Reads and stores through the caches, or past them from the size of the last-level cache on.
     Copy,
+    /// Reads and stores through the caches, whatever the size.
+    CopyThrough,
     /// Reads and stores past the caches.
     CopyPast,
     Fill,
@@ -176,7 +178,11 @@ impl<W: Work> Op for Memory<W> {
     fn bus_crossings(params: &CaseParams) -> Option<f64> {
         let cache = last_level_cache_bytes()?;
         let len = params.payload_bytes as u64;
-        let blocks = if matches!(W::TRAFFIC, Traffic::Copy | Traffic::CopyPast) { 2 } else { 1 };
+        let blocks = if matches!(W::TRAFFIC, Traffic::Copy | Traffic::CopyThrough | Traffic::CopyPast) {
+            2
+        } else {
+            1
+        };
         if len * blocks <= cache {
             return None;
         }
@@ -184,6 +190,7 @@ impl<W: Work> Op for Memory<W> {
         Some(match W::TRAFFIC {
             Traffic::Read => 1.0,
             Traffic::Copy => 1.0 + stores,
+            Traffic::CopyThrough => 3.0,
             Traffic::CopyPast => 2.0,
             Traffic::Fill => stores,
         })
@@ -246,6 +253,76 @@ impl Work for RepMovsb {
                 inout("rcx") len => _, inout("rsi") from => _, inout("rdi") to => _,
                 options(nostack, preserves_flags)
             );
+        }
+    }
+}
+
+pub(super) struct RepMovsq;
+
+impl Work for RepMovsq {
+    const ID: &'static str = "rep-movsq";
+    const ABOUT: &'static str = "the x86 instruction rep movsq, and the last bytes by rep movsb";
+    const TRAFFIC: Traffic = Traffic::CopyPast;
+
+    fn fit() -> Result<(), Unsupported> {
+        x86_64_only("rep movsq")
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise; words of eight bytes, then what is left of them, lie inside the blocks, and the direction flag is
+        // clear, as the calling convention has it.
+        unsafe {
+            std::arch::asm!(
+                "rep movsq",
+                "mov rcx, {rest}",
+                "rep movsb",
+                rest = in(reg) len % 8,
+                inout("rcx") len / 8 => _, inout("rsi") from => _, inout("rdi") to => _,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
+pub(super) struct CopyUnrolled;
+
+impl Work for CopyUnrolled {
+    const ID: &'static str = "copy-unrolled";
+    const ABOUT: &'static str =
+        "a loop over lines of 64 bytes, each read and written as eight words of general registers";
+    const TRAFFIC: Traffic = Traffic::CopyThrough;
+
+    fn fit() -> Result<(), Unsupported> {
+        x86_64_only("registers of eight bytes")
+    }
+
+    /// As instructions, because a compiler would turn words into vectors, or the loop into a call of memcpy.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    unsafe fn write(from: *const u8, to: *mut u8, len: usize) {
+        const LINE: usize = 64;
+        let whole = len / LINE * LINE;
+        // SAFETY: the caller's promise; whole lines lie inside the blocks, of which there is one at least, and the rest is copied byte by
+        // byte.
+        unsafe {
+            if whole > 0 {
+                std::arch::asm!(
+                    "2:",
+                    "mov {a}, [{from}]", "mov {b}, [{from} + 8]", "mov {c}, [{from} + 16]", "mov {d}, [{from} + 24]",
+                    "mov [{to}], {a}", "mov [{to} + 8], {b}", "mov [{to} + 16], {c}", "mov [{to} + 24], {d}",
+                    "mov {a}, [{from} + 32]", "mov {b}, [{from} + 40]", "mov {c}, [{from} + 48]", "mov {d}, [{from} + 56]",
+                    "mov [{to} + 32], {a}", "mov [{to} + 40], {b}", "mov [{to} + 48], {c}", "mov [{to} + 56], {d}",
+                    "add {from}, 64", "add {to}, 64",
+                    "sub {left}, 64",
+                    "jnz 2b",
+                    from = inout(reg) from => _, to = inout(reg) to => _, left = inout(reg) whole => _,
+                    a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
+                    options(nostack)
+                );
+            }
+            std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), len - whole);
         }
     }
 }
@@ -362,6 +439,8 @@ mod tests {
                 check::<Memset<0>>(len, memory);
                 if cfg!(target_arch = "x86_64") {
                     check::<RepMovsb>(len, memory);
+                    check::<RepMovsq>(len, memory);
+                    check::<CopyUnrolled>(len, memory);
                     check::<CopyNt>(len, memory);
                 }
             }

@@ -26,23 +26,25 @@ const LIKE_ITS_TOOL: Suite = Suite {
     groups: &[],
 };
 
-/// A bus that copies, and one that passes memory files.
-const COPY_AND_MEMFD: (&str, &str) = ("causeway-sw", "memfd-pass");
-const COPY: Group = Group::of(ROUNDTRIP, &[COPY_AND_MEMFD.0], Sizes::PowersOfTwo, BOTH);
-const MEMFD: Group = Group::of(ROUNDTRIP, &[COPY_AND_MEMFD.1], Sizes::PowersOfTwo, BOTH);
+const COPY: Group = Group::of(ROUNDTRIP, &["causeway-sw"], Sizes::PowersOfTwo, BOTH);
+const MEMFD: Group = Group::of(ROUNDTRIP, &["memfd-pass"], Sizes::PowersOfTwo, BOTH);
 /// A call as a program makes it.
 const CALL: Group = Group::of(ROUNDTRIP, &["causeway-call"], Sizes::PowersOfTwo, BOTH);
 /// Large payloads by reference, in memory files that are used again.
 const REFERENCE: Group = Group::of(ROUNDTRIP, &["causeway-memfd"], Sizes::PowersOfTwo, BOTH);
-/// ibench itself.
-const PIPES: Group = Group::of(ROUNDTRIP, &["pipe"], Sizes::PowersOfTwo, BOTH)
+/// ibench itself, with pipes and with a socket pair.
+const PIPES: Group = Group::of(ROUNDTRIP, &["pipe", "unix-stream"], Sizes::PowersOfTwo, BOTH)
     .with(&[("touch", &["write"]), ("wait", &["poll"])]);
+/// All that kdbus did: names, match rules, headers, policy. Programs that measure no bus leave it out.
+const BUS: Group = Group::of(ROUNDTRIP, &["causeway-bus"], Sizes::PowersOfTwo, BOTH).where_known();
+/// A bus that copies and one that passes memory files; a whole bus and a pipe.
+const CROSSOVERS: &[(&str, &str)] = &[("causeway-sw", "memfd-pass"), ("causeway-bus", "pipe")];
 
 /// A chart of such a bus by size. All sizes in both placements are many cases, and each of them gets little time.
 const CHART: Suite = Suite {
     timing: Timing { sample_ns: 2_700_000, samples: 12, least_samples: 4, run_ns: 45_000_000 },
-    budget: Duration::from_secs(190),
-    crossover: Some(COPY_AND_MEMFD),
+    budget: Duration::from_secs(270),
+    crossover: Some(CROSSOVERS),
     ..LIKE_ITS_TOOL
 };
 
@@ -52,13 +54,14 @@ const CHART: Suite = Suite {
 /// the bus sends it one way; the reply is empty. Both fill the payload with memset, and no process reads it.
 pub(super) const IBENCH: Suite = Suite {
     name: "ibench",
-    about: "the chart of test-bus-kernel-benchmark beside ibench: copy, memfd, calls, references and pipes by size",
+    about: "the chart of test-bus-kernel-benchmark beside ibench: copy, memfd, pipes, a socket pair, calls, references and a whole bus by size",
     groups: &[
         COPY.with(&[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])]),
         MEMFD.with(&[("direction", &["request"]), ("touch", &["write"])]),
         CALL.with(&[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])]),
         REFERENCE.with(&[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])]),
         PIPES,
+        BUS.with(&[("direction", &["request"]), ("touch", &["write"])]),
     ],
     ..CHART
 };
@@ -67,13 +70,14 @@ pub(super) const IBENCH: Suite = Suite {
 /// calls between two processes; the payload, filled with memset, travels both ways, copied or in memory files that are used again.
 pub(super) const KDBENCH: Suite = Suite {
     name: "kdbench",
-    about: "the chart of kdbench beside ibench: copy, memfd, calls, references and pipes by size, payload both ways",
+    about: "the chart of kdbench beside ibench: copy, memfd, pipes, a socket pair, calls, references and a whole bus by size, payload both ways",
     groups: &[
         COPY.with(&[("touch", &["write"]), ("wait", &["block"])]),
         MEMFD.with(&[("touch", &["write"])]),
         CALL.with(&[("touch", &["write"]), ("wait", &["block"])]),
         REFERENCE.with(&[("touch", &["write"]), ("wait", &["block"])]),
         PIPES,
+        BUS.with(&[("touch", &["write"])]),
     ],
     ..CHART
 };
@@ -172,10 +176,10 @@ pub(super) const AKBENCH: Suite = Suite {
         Group::one(SOLO, &["fstatfs"], NONE, FREE, &[]),
         Group::one(SOLO, &["getpid"], NONE, FREE, &[]),
         Group::one(SOLO, MEMCPY, &[GIB], FREE, &[]),
-        Group::one(PARALLEL, MEMCPY, &[GIB], FREE, &[("roles", &["1"])]),
-        Group::one(PARALLEL, MEMCPY, &[GIB / 2], FREE, &[("roles", &["2"])]),
-        Group::one(PARALLEL, MEMCPY, &[GIB / 3], FREE, &[("roles", &["3"])]),
-        Group::one(PARALLEL, MEMCPY, &[GIB / 4], FREE, &[("roles", &["4"])]),
+        Group::one(PARALLEL, MEMCPY, &[GIB], FREE, &[("roles", &["1"]), THREADS]),
+        Group::one(PARALLEL, MEMCPY, &[GIB / 2], FREE, &[("roles", &["2"]), THREADS]),
+        Group::one(PARALLEL, MEMCPY, &[GIB / 3], FREE, &[("roles", &["3"]), THREADS]),
+        Group::one(PARALLEL, MEMCPY, &[GIB / 4], FREE, &[("roles", &["4"]), THREADS]),
         Group::one(STREAM, &["tcp"], BUFFER, FREE, &[DELAYED, DATA]),
         Group::one(STREAM, &["unix-stream"], BUFFER, FREE, &[DATA]),
         Group::one(STREAM, &["pipe"], BUFFER, FREE, &[FRESH, DATA]),

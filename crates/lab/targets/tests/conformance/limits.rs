@@ -15,6 +15,8 @@ fn case(pattern: &str, mechanism: &str, bytes: u64) -> CaseId {
 pub fn settings_are_read_back(host: &Host) {
     for (mechanism, axis, value, fact, shown) in [
         ("pipe", "pipe-size", "8192", "pipe_bytes", "8192"),
+        ("mq-posix", "priority", "7", "priority", "7"),
+        ("memfd-pass", "vector", "yes", "vector_bytes", "7000"),
         ("pipe-packet", "pipe-size", "8192", "pipe_bytes", "8192"),
         ("pipe-packet", "pipe-size", "default", "packets", "yes"),
         ("fifo", "pipe-size", "131072", "pipe_bytes", "131072"),
@@ -79,6 +81,8 @@ pub fn refusals_name_the_limit(host: &Host) {
         (far_too_large, ["net.core.wmem_max", "sysctl net.core.wmem_max="]),
         ("roundtrip/udp/65508/free".into(), ["IPv4", "smaller size"]),
         ("roundtrip/pipe-packet/4097/free".into(), ["PIPE_BUF = 4096", "smaller size"]),
+        ("roundtrip/mq-posix/1/free/priority=32768".into(), ["32767", "message queue"]),
+        ("roundtrip/memfd-pass/4194304/free/vector=yes".into(), ["net.core.wmem_default", "smaller size"]),
         ("stream/process-vm/1/free/depth=65".into(), ["acknowledgements", "lower depth"]),
     ] {
         refuses(host, &[(&id, &words)]);

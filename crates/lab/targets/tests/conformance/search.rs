@@ -36,6 +36,7 @@ pub const SETTINGS: Settings = Settings {
     first_round: 0,
     duet: false,
     count_calls: false,
+    is_short: false,
     earlier: Earlier::none(),
 };
 

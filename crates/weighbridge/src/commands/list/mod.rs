@@ -91,6 +91,7 @@ fn takes(values: Values) -> String {
         Values::OneOf(words) => words.join(", "),
         Values::Bytes => "bytes".into(),
         Values::Count => "a whole number from 1".into(),
+        Values::CountOrMax => "a whole number from 1, or max".into(),
         Values::AtLeast(least) => format!("a whole number from {least}"),
         Values::Nices => "-20 to 19, for all roles or each (0:10)".into(),
         Values::Doses => "none, or calls-N, copies-N, wakes-N, lines-N, handoffs-N".into(),

@@ -69,6 +69,12 @@ fn switches(found: Found<'_>) -> Option<f64> {
     summary.series.get("switches_per_message").copied()
 }
 
+/// A published figure as it was published: not rounded.
+fn as_published(value: Option<f64>) -> String {
+    // Seconds over calls, and the like, leave digits that nobody printed.
+    value.map_or(String::new(), |value| ((value * 1e6).round() / 1e6).to_string())
+}
+
 fn published(measurement: &str, machine: &str, system: &str) -> Option<f64> {
     let is_it = |row: &Row| {
         row.text("measurement") == measurement
@@ -136,7 +142,7 @@ pub(super) fn ping_pong(record: &Record<'_>) -> Section {
         let us = seconds.map(|seconds| seconds * 1e6 / 1e4);
         let name = format!("{machine}, {system}");
         let ours = PLACES.map(|place| times(record, call("dbus-daemon", 1, place), micros, &name, "µs", us));
-        row([machine.into(), system.into(), us.map_or(String::new(), significant)], ours)
+        row([machine.into(), system.into(), as_published(us)], ours)
     });
     let tables = [
         table(
@@ -319,7 +325,7 @@ pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
     let experiments = EXPERIMENTS.iter().map(|(what, axes, theirs)| {
         let theirs = theirs.and_then(|(what, system)| published(what, "1 CPU VM", system));
         let cells = brokers.iter().map(|broker| cell(signal(broker, SIGNAL_BYTES, "same-cpu", axes)));
-        row([(*what).to_owned(), theirs.map_or(String::new(), count)], cells)
+        row([(*what).to_owned(), as_published(theirs)], cells)
     });
     let sizes = SIGNALS_OF_2011.map(|(name, bytes)| {
         let theirs = published(&format!("dispatch {name} signal: total"), "1 CPU VM", "dbus-daemon");
@@ -327,7 +333,7 @@ pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
             let found = signal(broker, bytes, "same-cpu", &[]);
             of_broker(found).map_or(found.blank(), |(cpu, _)| significant(cpu))
         });
-        row([name.to_owned(), theirs.map_or(String::new(), significant)], cells)
+        row([name.to_owned(), as_published(theirs)], cells)
     });
     let heads: String = everywhere().map(|(broker, place)| format!("|{broker}\n{place}")).collect();
     let tables = [
@@ -402,7 +408,7 @@ pub(super) fn tracker(record: &Record<'_>) -> Section {
         let seconds = |ns: f64| ns * ROWS / 8.0 / 1e9;
         let ours =
             PLACES.map(|place| times(record, fetch("dbus-daemon", 6905, place), seconds, &name, "s", theirs));
-        row([format!("KVM/i386, {system}"), theirs.map_or(String::new(), significant)], ours)
+        row([format!("KVM/i386, {system}"), as_published(theirs)], ours)
     });
     let published = [
         table("chunks of 8 rows, as published, s", 1, "|2010|ours over it,\nsame-cpu|\ntwo-cpus", then),

@@ -29,7 +29,7 @@ pub(super) fn read(inbox: Inbox, counters: &SharedCounters, cx: &mut Ctx<'_>) ->
         empty: 0,
         warm_messages: (logs(params) * capacity_bytes / (params.payload_bytes + FRAME_BYTES)) as u64,
         counters,
-        edges: Edges::new(counters, params),
+        edges: Edges::new(counters, params).with_machine(cx.interval_ns()),
     };
     cx.set_step(Step::Verify);
     reader.verify(VERIFIED * writers(params) as u64)?;
