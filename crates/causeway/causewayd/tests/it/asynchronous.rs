@@ -1,7 +1,9 @@
 //! A member in a tokio program: calls, signals, names, and ends of all kinds.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use causeway_bus::wire::{Arg, Body};
@@ -11,6 +13,7 @@ use causeway_bus::{
 };
 use tokio::sync::Barrier;
 
+use crate::owners::{NAME, noise, rule};
 use crate::support::*;
 
 const ECHO: &str = "com.example.Echo";
@@ -362,4 +365,39 @@ fn a_member_without_work_lets_its_thread_sleep() {
         let without_bus = sleeps().await;
         assert!(with_bus <= 10 && without_bus <= 10, "the thread woke {with_bus} and {without_bus} times");
     });
+}
+
+/// The rule is known to the member, and the bus, which would keep the change of the name for it, has not heard of it: the call waits for space.
+#[tokio::test]
+async fn a_change_of_owner_is_seen_that_was_overwritten_while_its_rule_was_being_registered() {
+    let bus = Bus::start();
+    let (mut service, mut noisy, mut laggard) = (bus.member(), bus.client(), bus.member());
+    laggard.add_match(RULE).unwrap();
+    let listener = AsyncConnection::new(bus.member_with(small())).unwrap();
+    // Until its outbox is full of what the other one does not read.
+    loop {
+        let emitted = pin!(listener.emit(PATH, INTERFACE, "M", Body::default()));
+        if now(emitted).await.is_none() {
+            break;
+        }
+    }
+    let rule = rule();
+    let mut adding = pin!(listener.add_match(&rule));
+    assert!(now(adding.as_mut()).await.is_none(), "the call did not wait for space");
+    service.request_name(NAME, 0).unwrap();
+    (0..2).for_each(|_| noise(&mut noisy));
+    while laggard.next_now().unwrap().is_some() {}
+    let mut signals = soon("the rule is not registered", adding).await.unwrap();
+    service.emit(PATH, INTERFACE, "Tick", Body::default().u32(7)).unwrap();
+    let tick = soon("deaf", signals.next()).await.unwrap().unwrap();
+    assert_eq!(tick.rule_args(), [Arg::U32(7)]);
+}
+
+/// What a future has at once, and nothing if it must wait.
+async fn now<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }

@@ -1,19 +1,15 @@
 //! Who has a name: what the log announces, the directory shows at once, and no change is missed, however much stands in the log beside it.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use causeway_bus::client::Bus as Client;
 use causeway_bus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED};
-use causeway_bus::{AsyncConnection, Connection as Member, ConnectionOptions, Incoming};
+use causeway_bus::{Connection as Member, ConnectionOptions, Incoming};
 
-use crate::asynchronous::soon;
 use crate::support::*;
 
-const NAME: &str = "a.Service";
+pub const NAME: &str = "a.Service";
 /// Flags of `RequestName`: others may replace this owner, it replaces the present one, and it does not wait.
 const IN_TURN: u32 = 1 | 2 | 4;
 
@@ -22,12 +18,13 @@ fn rounds() -> u32 {
     std::env::var("CAUSEWAY_RESTARTS").ok().and_then(|count| count.parse().ok()).unwrap_or(8)
 }
 
-fn rule() -> String {
+/// The signals of whoever has the name.
+pub fn rule() -> String {
     format!("type='signal',sender='{NAME}'")
 }
 
 /// A third of what the bus keeps of its clients' messages, for nobody.
-fn noise(client: &mut Client) {
+pub fn noise(client: &mut Client) {
     let noise = Builder::signal(PATH, "a.Noise", "Noise").body(Body::default().blob(&[0; 16 << 10]));
     (0..90).for_each(|_| _ = client.send(&noise).unwrap());
     sync(client);
@@ -106,41 +103,6 @@ fn a_restarted_service_is_heard_again_awake_and_asleep_by_members_and_clients() 
         let end = Builder::call(PATH, "End").destination(&sleeper).flags(FLAG_NO_REPLY_EXPECTED);
         noisy.send(&end).unwrap();
     });
-}
-
-/// The rule is known to the member, and the bus, which would keep the change of the name for it, has not heard of it: the call waits for space.
-#[tokio::test]
-async fn a_change_of_owner_is_seen_that_was_overwritten_while_its_rule_was_being_registered() {
-    let bus = Bus::start();
-    let (mut service, mut noisy, mut laggard) = (bus.member(), bus.client(), bus.member());
-    laggard.add_match(RULE).unwrap();
-    let listener = AsyncConnection::new(bus.member_with(small())).unwrap();
-    // Until its outbox is full of what the other one does not read.
-    loop {
-        let emitted = pin!(listener.emit(PATH, INTERFACE, "M", Body::default()));
-        if now(emitted).await.is_none() {
-            break;
-        }
-    }
-    let rule = rule();
-    let mut adding = pin!(listener.add_match(&rule));
-    assert!(now(adding.as_mut()).await.is_none(), "the call did not wait for space");
-    service.request_name(NAME, 0).unwrap();
-    (0..2).for_each(|_| noise(&mut noisy));
-    while laggard.next_now().unwrap().is_some() {}
-    let mut signals = soon("the rule is not registered", adding).await.unwrap();
-    service.emit(PATH, INTERFACE, "Tick", Body::default().u32(7)).unwrap();
-    let tick = soon("deaf", signals.next()).await.unwrap().unwrap();
-    assert_eq!(tick.rule_args(), [Arg::U32(7)]);
-}
-
-/// What a future has at once, and nothing if it must wait.
-async fn now<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
 }
 
 /// Answers `Who` with its unique name, and takes the name, or gives it up, when it is told.

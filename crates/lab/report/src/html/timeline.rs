@@ -14,7 +14,8 @@ const LANE: f64 = 42.0;
 /// A lane has two bars: what lies above, and what fills it.
 const ABOVE: (f64, f64) = (2.0, 12.0);
 const BASE: (f64, f64) = (15.0, 19.0);
-const LEGEND: f64 = 24.0;
+/// What bars and what arrows are: two lines.
+const LEGEND: f64 = 40.0;
 /// Width of a character of the bars' text, generously.
 const CHARACTER: f64 = 6.2;
 /// Marks on the axis.
@@ -55,7 +56,7 @@ pub fn timeline(title: &str, picture: &Picture) -> String {
         let top = TOP + index as f64 * LANE;
         lane.spans.iter().for_each(|span| words(&mut svg, &scale, top, span));
     }
-    legend(&mut svg, height - 8.0);
+    legend(&mut svg, [height - 24.0, height - 8.0]);
     svg.figure("scroll timeline", title)
 }
 
@@ -144,7 +145,7 @@ fn draw_arrow(svg: &mut Svg, scale: &Scale, lanes: usize, arrow: &PictureArrow) 
     });
 }
 
-fn legend(svg: &mut Svg, y: f64) {
+fn legend(svg: &mut Svg, [bars, arrows]: [f64; 2]) {
     let entries = [
         ("fill=\"#0082c8\"", "a role runs, or writes"),
         ("class=\"wait\"", "waits in a call"),
@@ -158,13 +159,14 @@ fn legend(svg: &mut Svg, y: f64) {
     ];
     let mut x = LABELS;
     for (paint, text) in entries {
-        svg.rect(paint, Area { x, y: y - 9.0, width: 10.0, height: 10.0 });
-        svg.text(DIM, Anchor::Start, (x + 14.0, y), text);
+        svg.rect(paint, Area { x, y: bars - 9.0, width: 10.0, height: 10.0 });
+        svg.text(DIM, Anchor::Start, (x + 14.0, bars), text);
         x += 26.0 + CHARACTER * text.chars().count() as f64;
     }
+    x = LABELS;
     for (paint, text) in [("class=\"message\"", "message"), ("class=\"wake\"", "wake-up")] {
-        svg.line(paint, (x, y - 4.0), (x + 20.0, y - 4.0));
-        svg.text(DIM, Anchor::Start, (x + 25.0, y), text);
+        svg.line(paint, (x, arrows - 4.0), (x + 20.0, arrows - 4.0));
+        svg.text(DIM, Anchor::Start, (x + 25.0, arrows), text);
         x += 38.0 + CHARACTER * text.chars().count() as f64;
     }
 }
