@@ -34,10 +34,42 @@ pub fn sort_freed() {
 
 #[cfg(all(test, target_env = "gnu"))]
 mod tests {
+    use causeway_testkit::heap::freed;
+
     use super::*;
 
+    /// More than other tests of this process free beside these.
+    const PIECES: usize = 9_000;
+    const FEW: u64 = 1_000;
+
     #[test]
-    fn this_c_library_can_merge_at_once() {
+    fn small_pieces_are_merged_when_they_are_freed() {
+        let pieces = || (0..PIECES as u64).map(|number| Box::new([number; 6])).collect::<Vec<_>>();
+        let mut apart = pieces();
+        let before = freed(|| apart.clear());
+        assert!(before.apart > PIECES as u64 / 2, "{before:?}: it does so by itself");
         assert!(merge_at_once());
+        sort_freed();
+        let mut merged = pieces();
+        let after = freed(|| merged.clear());
+        assert!(after.apart < FEW, "{after:?}");
+    }
+
+    #[test]
+    fn what_was_freed_is_sorted_when_that_is_asked_for() {
+        // Every other one goes: what stays stands between.
+        let pieces = || (0..PIECES).map(|number| Some(vec![number as u8; 2_000])).collect::<Vec<_>>();
+        let every_other = |pieces: &mut Vec<Option<Vec<u8>>>| {
+            pieces.iter_mut().step_by(2).for_each(|piece| *piece = None);
+        };
+        let mut unsorted = pieces();
+        let before = freed(|| every_other(&mut unsorted));
+        assert!(before.unsorted > PIECES as u64 / 4, "{before:?}: it does so by itself");
+        let mut sorted = pieces();
+        let after = freed(|| {
+            every_other(&mut sorted);
+            sort_freed();
+        });
+        assert!(after.unsorted < FEW, "{after:?}");
     }
 }

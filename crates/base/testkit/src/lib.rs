@@ -7,6 +7,7 @@
 //! * [`at_another_time`]: a process whose clocks differ.
 //! * [`Freezer`]: processes that stand still together.
 //! * [`temp_dir`]: a folder that ends with its test.
+//! * [`heap`]: what the allocator has left for later.
 //! * [`proc`]: what the kernel says of a process.
 //! * [`skipped`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
 //!
@@ -15,6 +16,8 @@
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 mod frozen;
+#[cfg(target_env = "gnu")]
+pub mod heap;
 mod peer;
 pub mod proc;
 mod process;

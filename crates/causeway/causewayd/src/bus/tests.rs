@@ -6,7 +6,7 @@ use std::sync::Arc;
 use causeway_dbus_wire::wire::{Builder, arguments_of};
 use causeway_os::socket::Credentials;
 
-use super::work::TURN_STEPS;
+use super::work::{PARTS, TURN_STEPS};
 use super::*;
 use crate::activation::{Phase, Waiting, Wants};
 
@@ -128,15 +128,25 @@ fn the_filters_of_very_many_members_follow_a_name_in_several_turns() {
     assert_eq!(at_once + later, MEMBERS);
 }
 
+fn join_as_monitor(bus: &mut Bus) -> MemberId {
+    let monitor = join(bus);
+    bus.monitors.add(monitor, "eavesdrop='true'".parse().unwrap());
+    bus.begin_turn();
+    bus.make_monitor(monitor);
+    bus.settle();
+    while bus.has_work() {
+        bus.begin_turn();
+        bus.go_on();
+        bus.settle();
+    }
+    monitor
+}
+
 /// A bus that systemd starts services for, and on which so many calls wait for each of these names. A monitor has not seen them.
 fn waiting(names: &[&str], count: usize) -> (Bus, MemberId) {
     let mut bus = native_bus();
     bus.set_systemd_activation(true);
-    let (caller, monitor) = (join(&mut bus), join(&mut bus));
-    bus.monitors.add(monitor, "eavesdrop='true'".parse().unwrap());
-    bus.make_monitor(monitor);
-    bus.settle();
-    assert!(!bus.has_work());
+    let (caller, monitor) = (join(&mut bus), join_as_monitor(&mut bus));
     let call = Builder::call("/", "M").sender(&caller.unique_name()).build(9).unwrap();
     let message = Rc::new(Message::new(call, crate::descriptors::Descriptors::default()));
     for name in names {
@@ -155,17 +165,26 @@ fn waiting(names: &[&str], count: usize) -> (Bus, MemberId) {
 
 #[test]
 fn what_waits_for_systemd_is_shown_to_monitors_in_several_turns_and_once() {
-    const CALLS: usize = TURN_STEPS;
-    let (mut bus, monitor) = waiting(&["a.Late"], CALLS);
-    let turns = turns(&mut bus, |bus| {
-        bus.show_waiting("a.Late");
-        let shown = bus.starts.waiting("a.Late").filter(|waiting| waiting.is_shown).count();
-        assert!(shown < CALLS / 4, "{shown} were looked at in one turn");
-    });
-    let seen =
-        turns.iter().flatten().filter(|action| matches!(action, Action::Deliver(to, _) if *to == monitor));
-    assert_eq!(seen.count(), CALLS);
-    assert!(bus.starts.waiting("a.Late").all(|waiting| waiting.is_shown));
+    // Many calls, and many monitors: then few calls take a turn, and no other one is begun in it.
+    for (calls, others) in [(TURN_STEPS, 0), (PARTS, TURN_STEPS / 16)] {
+        let (mut bus, monitor) = waiting(&["a.Late"], calls);
+        (0..others).for_each(|_| _ = join_as_monitor(&mut bus));
+        let turns = turns(&mut bus, |bus| {
+            bus.show_waiting("a.Late");
+            let shown = bus.starts.waiting("a.Late").filter(|waiting| waiting.is_shown).count();
+            let copies = shown.saturating_sub(1) * (others + 1);
+            assert!(copies < TURN_STEPS / 4, "{shown} were looked at in one turn, for {others} others");
+        });
+        let mut seen = BTreeMap::new();
+        for action in turns.iter().flatten() {
+            if let Action::Deliver(to, _) = action {
+                *seen.entry(*to).or_default() += 1;
+            }
+        }
+        assert_eq!(seen.remove(&monitor), Some(calls));
+        assert!(seen.len() == others && seen.values().all(|count| *count == calls), "{seen:?}");
+        assert!(bus.starts.waiting("a.Late").all(|waiting| waiting.is_shown));
+    }
 }
 
 /// However many names were looked up together, and whatever each start copies.
