@@ -23,7 +23,9 @@ use crate::outcome::{PublishTimeoutError, TryPublishError};
 use crate::request::Request;
 use crate::serve::Host;
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, GETS_LOGS, IS_LATE, answer, ask, granted, take_fds_and_wake_page, tell};
+use crate::wire::{
+    ANSWER_TIME, GETS_LOGS, IS_AWAITED, IS_LATE, answer, ask, granted, take_fds_and_wake_page, tell,
+};
 use epoch::Followed;
 
 /// Publishes messages. [`Group::publisher`](crate::Group::publisher) makes one.
@@ -80,9 +82,12 @@ impl Publisher {
                 let ([status, log, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
                 tell(&socket, Request::Mapped { epoch: log.epoch() })?;
-                if flags & IS_LATE != 0 {
+                if flags & (IS_LATE | IS_AWAITED) != 0 {
                     // Once the others have mapped the log, or those that waited for it are placed; or have had the time for it.
-                    granted(answer(&socket, Some(ANSWER_TIME))?, "a publisher")?;
+                    match answer(&socket, Some(ANSWER_TIME)) {
+                        Err(Error::ServerGone) if flags & IS_LATE == 0 => {}
+                        begun => drop(granted(begun?, "a publisher")?),
+                    }
                 }
                 (Arc::new(log), status, lifeline, wake_page, None)
             }

@@ -27,11 +27,13 @@ pub const FINGERPRINT_OF_LARGE_PAYLOADS: u64 = u64::from_le_bytes(*b"CWYLARGE");
 /// The most files of one pool.
 pub const FILES_MAX: u32 = 64;
 
-/// In the second word of a grant to a publisher: another grant says when it may begin. Its log has not begun, or subscribers that
-/// waited for it still look for their places.
+/// In the second word of a grant to a publisher: its log has not begun, and another grant says when it has.
 pub const IS_LATE: u32 = 1;
 /// In the same word: the last descriptor is a connection for the next logs.
 pub const GETS_LOGS: u32 = 2;
+/// In the same word: another grant says when subscribers that waited for publishers have their places. Without a server none of them finds
+/// one any more.
+pub const IS_AWAITED: u32 = 4;
 
 /// An enum of numbers of the protocol, with the way back from a number.
 macro_rules! numbered {

@@ -29,7 +29,7 @@ use crate::log::{Kind, Memory, Reader, server};
 use crate::options::Policy;
 use crate::request::{Part, SubscriberId};
 use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{GETS_LOGS, IS_LATE, Message, Op};
+use crate::wire::{GETS_LOGS, IS_AWAITED, Message, Op};
 
 impl State {
     pub fn grant_publisher(&mut self, token: u64) -> Answer {
@@ -63,7 +63,7 @@ impl State {
         let connection = self.connections.get_mut(token)?;
         let fds = self.pages.for_publisher((!local).then_some(&self.logs.present_fd), logs.as_ref());
         // The last one of other processes begins when those that wait for it have found their places.
-        let waits = if local || self.pages.is_sealed() { 0 } else { IS_LATE };
+        let waits = if local || self.pages.is_sealed() { 0 } else { IS_AWAITED };
         let logs_too = if gets_logs { GETS_LOGS } else { 0 };
         let granted = Message::new(Op::Granted, &[u32::from(slot), waits | logs_too]);
         connection.send(granted, &fds).map_err(|_| Refusal::PublisherStuck)?;

@@ -165,6 +165,7 @@ fn traffic_goes_on_when_the_server_dies_and_ends_when_the_last_publisher_does() 
     assert!(subscriber.health().unwrap().server_is_gone);
     let mut from = BTreeMap::new();
     while from.len() < 2 || from.values().any(|count| *count < 100) {
+        assert!(!victim.has_ended(), "it ends with the server");
         // Full as long as the other publisher, in the middle of a frame, does not run.
         match publisher.try_publish(b"still here") {
             Ok(_) | Err(TryPublishError::Full) => {}

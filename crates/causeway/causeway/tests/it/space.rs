@@ -33,6 +33,8 @@ impl Waiting {
         send_with_fds(&socket, &message(1, &[]), &[]).unwrap();
         let log = Mapping::shared(&take_fds()[1], PREFIX_BYTES as usize, Access::ReadWrite).unwrap();
         send_with_fds(&socket, &message(2, &[]), &[]).unwrap();
+        // It may begin.
+        assert!(take_fds().is_empty());
         let publisher = group.publisher().unwrap();
         let subscriber = group.subscribe(SubscribeOptions::new(policy).timeout(LONG)).unwrap();
         let cursor = Mapping::shared(&take_fds()[0], PAGE_BYTES as usize, Access::ReadOnly).unwrap();
