@@ -24,7 +24,7 @@ use crate::request::Request;
 use crate::serve::Host;
 use crate::subscriber_set::SubscriberSet;
 use crate::wire::{
-    ANSWER_TIME, GETS_LOGS, IS_AWAITED, IS_LATE, answer, ask, granted, take_fds_and_wake_page, tell,
+    ANSWER_TIME, GETS_LOGS, IS_AWAITED, IS_LATE, Op, answer, ask, granted, take_fds_and_wake_page, tell,
 };
 use epoch::Followed;
 
@@ -73,6 +73,7 @@ impl Publisher {
         let owner = owner.ok_or_else(|| Error::invalid("answer", "a slot that no publisher has"))?;
         let next_logs =
             if flags & GETS_LOGS != 0 { fds.pop().map(NextLogs::start).transpose()? } else { None };
+        let mut joined = Vec::new();
         let (log, status, lifeline, wake_page, host) = match local {
             Some((log, host)) => {
                 let ([status, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
@@ -84,9 +85,12 @@ impl Publisher {
                 tell(&socket, Request::Mapped { epoch: log.epoch() })?;
                 if flags & (IS_LATE | IS_AWAITED) != 0 {
                     // Once the others have mapped the log, or those that waited for it are placed; or have had the time for it.
-                    match answer(&socket, Some(ANSWER_TIME)) {
-                        Err(Error::ServerGone) if flags & IS_LATE == 0 => {}
-                        begun => drop(granted(begun?, "a publisher")?),
+                    loop {
+                        match answer(&socket, Some(ANSWER_TIME)) {
+                            Ok((notice, fds)) if notice.op == Op::Joined => joined.push((notice, fds)),
+                            Err(Error::ServerGone) if flags & IS_LATE == 0 => break,
+                            begun => break drop(granted(begun?, "a publisher")?),
+                        }
                     }
                 }
                 (Arc::new(log), status, lifeline, wake_page, None)
@@ -95,7 +99,8 @@ impl Publisher {
         // What one before it in its slot has left.
         log.tail().publishers[usize::from(owner)].waits_for.store(0, Ordering::Relaxed);
         let wake_word = WakeWord::open(Arc::clone(&log), wake_page)?;
-        let subscribers = SubscriberSet::new(socket, StatusPages::open(&status)?, wake_word, log.epoch())?;
+        let status = StatusPages::open(&status)?;
+        let subscribers = SubscriberSet::new(socket, status, wake_word, log.epoch(), joined)?;
         Ok(Publisher {
             writer: Writer::new(Arc::clone(&log), log.kind(), owner),
             log,

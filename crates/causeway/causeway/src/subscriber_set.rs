@@ -85,12 +85,14 @@ struct Lacking {
 
 impl SubscriberSet {
     /// The subscribers of the group whose server is at the other end of `socket`, which becomes non-blocking. Waits until all
-    /// that are present are known: a publisher that began before could overwrite what they have not read.
+    /// that are present are known: a publisher that began before could overwrite what they have not read. `joined` are notices that
+    /// were received before.
     pub fn new(
         socket: OwnedFd,
         status: StatusPages,
         wake_word: WakeWord,
         epoch: u64,
+        joined: Vec<(Message, Vec<OwnedFd>)>,
     ) -> Result<SubscriberSet> {
         rustix::io::ioctl_fionbio(&socket, true).context("prepare", || "a group's socket")?;
         let mut set = SubscriberSet {
@@ -113,6 +115,7 @@ impl SubscriberSet {
             is_behind: false,
             asked_for_log: None,
         };
+        joined.into_iter().for_each(|(notice, fds)| set.note(notice, fds));
         let end = Instant::now() + ANSWER_TIME;
         loop {
             set.refresh();
@@ -244,12 +247,7 @@ impl SubscriberSet {
     fn drain_messages(&mut self) {
         loop {
             match receive(&**self.socket, FDS_MAX) {
-                Ok(Incoming::Message(message, fds)) if message.op == Op::Joined => {
-                    match from_notice(message, fds, &self.socket) {
-                        Ok(subscriber) => self.subscribers.insert(subscriber),
-                        Err(error) => self.starved = Some(error),
-                    }
-                }
+                Ok(Incoming::Message(message, fds)) if message.op == Op::Joined => self.note(message, fds),
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Doorbell => {
                     let [slot, generation, ..] = message.words;
                     // Also that of a subscriber that left meanwhile: its close must not block.
@@ -267,6 +265,14 @@ impl SubscriberSet {
                 // A message is lost; what it had is fetched, and if that fails too, done without.
                 Err(error) => self.starved = self.fetching.is_some().then_some(error),
             }
+        }
+    }
+
+    /// Takes the notice of a subscriber that has joined.
+    fn note(&mut self, joined: Message, fds: Vec<OwnedFd>) {
+        match from_notice(joined, fds, &self.socket) {
+            Ok(subscriber) => self.subscribers.insert(subscriber),
+            Err(error) => self.starved = Some(error),
         }
     }
 

@@ -182,10 +182,8 @@ impl State {
         subscriber.words().cursor.store(start, Ordering::Release);
         connection.role = Role::Subscriber { slot };
         let notice = joined(&subscriber);
-        for publisher in self.connections.all(|role| matches!(role, Role::Publisher { .. })) {
-            if let Ok(connection) = self.connections.get(publisher)
-                && !self.is_held(publisher)
-            {
+        for connection in self.connections.iter() {
+            if matches!(connection.role, Role::Publisher { .. }) {
                 // One that has no space for it fetches it.
                 let _ = connection.send(notice, &[page_fd.as_fd()]);
             }
@@ -364,10 +362,14 @@ mod tests {
             state.subscribe(subscriber, Policy::Reliable).unwrap();
             assert_eq!(state.connections.get(subscriber).unwrap().role, Role::Waiting);
         }
-        let granted = || match receive(&far, 8).unwrap() {
+        let mut joined = 0;
+        let mut granted = || match receive(&far, 8).unwrap() {
             Incoming::Message(message, _) => {
-                assert_eq!(message.op, Op::Granted);
-                true
+                message.op == Op::Granted || {
+                    assert_eq!(message.op, Op::Joined);
+                    joined += 1;
+                    false
+                }
             }
             Incoming::Nothing => false,
             _ => panic!("the publisher is told something else"),
@@ -386,5 +388,6 @@ mod tests {
         assert!(!granted() && state.next_deadline().is_some());
         state.disconnect(gone);
         assert!(granted() && state.hold_ends().is_none());
+        assert_eq!(joined, 1, "it knows the one that is placed");
     }
 }

@@ -30,11 +30,6 @@ impl State {
         self.release_held();
     }
 
-    /// Whether this publisher is told of no subscribers yet: its next message says that it may begin. It fetches their pages.
-    pub fn is_held(&self, token: u64) -> bool {
-        self.publishers.held.as_ref().is_some_and(|held| held.publisher == token)
-    }
-
     /// When the publisher is released at the latest.
     pub fn hold_ends(&self) -> Option<Instant> {
         self.publishers.held.as_ref().map(|held| held.until)
