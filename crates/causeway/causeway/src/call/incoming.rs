@@ -172,7 +172,7 @@ impl Incoming {
         }
     }
 
-    /// Pollable for a message, at most until `deadline`.
+    /// Waits for a message, at most until `deadline`.
     pub fn wait(&mut self, deadline: Option<Instant>) -> Result<WaitOutcome> {
         if self.is_ready() {
             return Ok(WaitOutcome::Ready);

@@ -390,4 +390,27 @@ mod tests {
         assert!(granted() && state.hold_ends().is_none());
         assert_eq!(joined, 1, "it knows the one that is placed");
     }
+
+    #[test]
+    fn a_publisher_whose_socket_is_full_is_told_that_it_may_begin_once_it_has_read() {
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+        let options = GroupOptions::new().capacity_bytes(4096).remote_publishers(1);
+        let mut state = State::new("full", options, epoll).unwrap();
+        let (near, far) = seqpacket_pair().unwrap();
+        let publisher = state.connect(near, Origin::Invitation).unwrap();
+        rustix::io::ioctl_fionbio(&far, true).unwrap();
+        state.grant_publisher(publisher).unwrap();
+        let take = || match receive(&far, 8).unwrap() {
+            Incoming::Message(message, _) => Some(message.op),
+            _ => None,
+        };
+        assert_eq!(take(), Some(Op::Granted));
+        (0..1000).for_each(|_| state.connections.send(publisher, Message::new(Op::Joined, &[])));
+        state.publisher_mapped(publisher, 0).unwrap();
+        let notices = std::iter::from_fn(take).inspect(|op| assert_eq!(*op, Op::Joined)).count();
+        assert!((1..1000).contains(&notices), "{notices} notices had room");
+        std::thread::sleep(state.hold_ends().unwrap().saturating_duration_since(std::time::Instant::now()));
+        state.release_held();
+        assert_eq!((take(), take(), state.hold_ends()), (Some(Op::Granted), None, None));
+    }
 }

@@ -13,6 +13,9 @@ use crate::wire::{Message, Op};
 /// As long as a visitor has for a request: a subscriber makes two. Less than a publisher waits for an answer.
 const HOLD_TIME: Duration = Duration::from_secs(2);
 
+/// Until it is tried again where the publisher has not read yet what was sent before.
+const AGAIN_TIME: Duration = Duration::from_millis(10);
+
 /// A publisher that waits for its first message, and for whom.
 #[derive(Debug)]
 pub struct Held {
@@ -40,10 +43,14 @@ impl State {
         let Some(mut held) = self.publishers.held.take() else { return };
         held.subscribers.retain(|token| self.is_on_its_way(*token));
         if held.subscribers.is_empty() || held.until <= Instant::now() {
-            self.connections.send(held.publisher, Message::new(Op::Granted, &[]));
-        } else {
-            self.publishers.held = Some(held);
+            // Notices of those that joined may still fill its socket. One that leaves is no connection any more.
+            let Ok(publisher) = self.connections.get(held.publisher) else { return };
+            if publisher.send(Message::new(Op::Granted, &[]), &[]).is_ok() {
+                return;
+            }
+            held.until = Instant::now() + AGAIN_TIME;
         }
+        self.publishers.held = Some(held);
     }
 
     fn is_on_its_way(&self, token: u64) -> bool {

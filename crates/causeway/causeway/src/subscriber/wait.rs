@@ -38,7 +38,7 @@ const EXIT_TIME: Duration = Duration::from_millis(50);
 const POLLS_PER_CLOCK_READ: u32 = 64;
 
 impl Subscriber {
-    /// Pollable for a message without ever sleeping, at most for `timeout`: for a thread that has a CPU to itself.
+    /// Waits for a message without ever sleeping, at most for `timeout`: for a thread that has a CPU to itself.
     ///
     /// Call it before [`Subscriber::try_recv`], not after an empty one: a poll for a message that is not there yet
     /// delays its publication, and this call knows when to take the first one. Fails as [`Subscriber::recv`].
@@ -65,7 +65,7 @@ impl Subscriber {
         }
     }
 
-    /// Pollable for a message or a loss, at most for `timeout`: polls for a while, then sleeps on a futex. Consumes
+    /// Waits for a message or a loss, at most for `timeout`: polls for a while, then sleeps on a futex. Consumes
     /// nothing; for a loop that then calls [`Subscriber::try_recv`] or [`Subscriber::try_recv_in_place`]. As
     /// [`Subscriber::spin`], it knows when to take the first look: call it before the receive.
     ///
