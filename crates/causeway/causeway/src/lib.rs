@@ -98,8 +98,8 @@
 //! # Trust
 //!
 //! [`GroupOptions::publishers`] and [`GroupOptions::subscribers`] say who may join. By default these are the creator's user and
-//! root; a group that admits nobody else is called `SameUser` here, and any other one `Strangers`. [`GroupOptions::trust`] admits
-//! nobody. It decides only how subscribers sleep ([`Trust`]), and so whether one can disturb the sleep of another.
+//! root: the column `SameUser` below; any other rule is the column `Strangers`. [`GroupOptions::trust`] does not change who
+//! may join. It chooses the words on which subscribers sleep ([`Trust`]), so whether one can disturb the sleep of another.
 //!
 //! | | `SameUser`: where only the creator's user and root may join | `Strangers`: with any other rule |
 //! |---|---|---|

@@ -83,8 +83,8 @@ pub struct Server {
     paused_until: Option<Instant>,
     clients: Clients,
     /// Some of those that got something were not offered it in the last turn: first they are, and then clients are
-    /// read. The order log is read meanwhile: a member that waits for space in it evicts whoever does not read on, and
-    /// that could be this process.
+    /// read. The order log is read all the while: a member that finds it full evicts the slowest reader, which must not
+    /// be this process.
     is_behind: bool,
     turns: Turns,
     children: Children,

@@ -346,8 +346,8 @@ impl Body {
         &self.bytes
     }
 
-    /// Appends a string. One with a zero byte makes a message that every receiver refuses; where it may have one,
-    /// [`Body::of`] says so.
+    /// Appends a string. One with a zero byte makes a message that every receiver refuses; for text that may have one
+    /// use [`Body::of`], which returns an error then.
     #[inline]
     pub fn text(mut self, text: &str) -> Body {
         self.add_type("s");

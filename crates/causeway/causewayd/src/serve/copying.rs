@@ -31,7 +31,7 @@ impl Server {
         {
             return true;
         }
-        // Where there is no memory, staging says so.
+        // Without memory the message goes to the staged transfer as it is, which fails with the reason.
         let Some(mut copy) = native.copy.take().or_else(|| MessageFile::create().ok()) else { return true };
         while !native.has_copied || self.bus.step(0) {
             native.has_copied = true;

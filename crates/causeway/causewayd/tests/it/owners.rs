@@ -18,7 +18,7 @@ fn rounds() -> u32 {
     std::env::var("CAUSEWAY_RESTARTS").ok().and_then(|count| count.parse().ok()).unwrap_or(8)
 }
 
-/// The signals of whoever has the name.
+/// A match rule for signals of the present owner of the name.
 pub fn rule() -> String {
     format!("type='signal',sender='{NAME}'")
 }

@@ -428,7 +428,7 @@ fn the_text_of_dbus_monitor_has_messages_names_and_rules() {
         "{:?}",
         with.facts.recipients
     );
-    // As it was before it had times, and with a line that is none.
+    // The text of an older dbus-monitor, which prints no times; the last message has a destination that cannot be one.
     let old = "signal sender=:1.0 -> dest=(null destination) serial=5 path=/a; interface=a.B; member=C\n   int32 5\n\
                method return sender=:1.4 -> dest=:1.0 reply_serial=3\n   array [\n      string \"x\"\n   ]\n\
                signal sender=:1.0 -> dest=nonsense! serial=5 path=/a; interface=a.B; member=C\n";

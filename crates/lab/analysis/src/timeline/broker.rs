@@ -87,7 +87,7 @@ pub fn split(subject: &Subject, kind: &str, operations: &[Operation]) -> Option<
 }
 
 fn of_thread(trace: &Trace, thread: u32, (from_ns, to_ns): (u64, u64), split: &mut Split) {
-    // Since when it has a CPU, and what it is at; both are not known before the first event that says so.
+    // When it got its CPU, and in which part it is; unknown until the first event of each kind.
     let (mut runs_since_ns, mut part) = (None, None);
     for happened in &trace.events {
         let at_ns = happened.at_ns;
