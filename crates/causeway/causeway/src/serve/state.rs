@@ -15,6 +15,7 @@ use super::first::Held;
 use super::logs::Logs;
 use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
+use super::rates::Rates;
 use super::report::{PublisherReport, Report, SubscriberReport};
 use super::subscribers::{Subscribers, is_demoted};
 use crate::error::{Error, Refusal, Result};
@@ -70,6 +71,10 @@ pub struct Publishers {
     pub admits_local: bool,
     /// The connections of those that have said that they leave.
     pub leaving: BTreeSet<u64>,
+    /// The slots of those that are to be left out of the next log and then disconnected, a bit each.
+    pub outcasts: u64,
+    /// How much each has published, where that is limited.
+    pub rates: Rates,
     /// The last that joined, while subscribers that waited for it find their places.
     pub held: Option<Held>,
 }
@@ -130,7 +135,14 @@ impl State {
             logs: Logs::new(log, log_fd),
             pages,
             connections: Connections::new(epoll),
-            publishers: Publishers { awaited, admits_local: true, leaving: BTreeSet::new(), held: None },
+            publishers: Publishers {
+                awaited,
+                admits_local: true,
+                leaving: BTreeSet::new(),
+                outcasts: 0,
+                rates: Rates::default(),
+                held: None,
+            },
             subscribers: Subscribers::new(),
             files: PayloadFiles::default(),
         };
@@ -192,7 +204,8 @@ impl State {
 
     /// When the next visitor's time, or that of a roll, is over.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let others = self.roll_deadline().into_iter().chain(self.hold_ends());
+        let others =
+            self.roll_deadline().into_iter().chain(self.hold_ends()).chain(self.next_look_at_rates());
         self.connections.next_deadline().into_iter().chain(others).min()
     }
 
