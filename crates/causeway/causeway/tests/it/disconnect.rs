@@ -1,7 +1,7 @@
 //! A publisher that the server disconnects: it is out, and all others go on.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{LONG, Peer, Role, eventually, group, join, next, nothing, served, small};
 use crate::epochs::{all_see_the_same, late, numbered};
@@ -122,7 +122,9 @@ fn who_publishes_faster_than_the_group_allows_is_disconnected_and_who_does_not_s
         let slow_id = slow.id();
         let publishing = scope.spawn(move || {
             let mut published = 0u64;
+            let began = Instant::now();
             while !spammer.has_ended() {
+                assert!(began.elapsed() < LONG, "the spammer is still there after {published} messages");
                 let _ = slow.publish_timeout(&published.to_le_bytes(), LONG).unwrap();
                 published += 1;
                 std::thread::sleep(Duration::from_millis(5));
