@@ -10,6 +10,7 @@
 //! | [`Ctx::lead`] without expectations | [`Ctx::follow_nothing`] | a batch of the harness itself | `noop` |
 //! | [`Ctx::lead_alone`] | – | a batch, the cost of the loop taken off | `solo` |
 //! | [`Ctx::drain`] (the receiver, which is role 1), [`Ctx::end_leading`] | [`Ctx::feed`] (the sender), [`Ctx::end_following`] | a window of whole chunks; windows follow each other without a gap | `stream` |
+//! | [`Ctx::drain_once`], [`Ctx::end_leading`] | [`Ctx::feed_once`], [`Ctx::end_following`] | the one window of a transfer | `stream` with `transfer` |
 //! | [`Ctx::lead_intervals`] | [`Ctx::follow_intervals`] | an interval of fixed length | `fan-in`, `all-to-all` |
 //! | [`Ctx::concurrent`] | [`Ctx::concurrent`] | a window in which all roles do the same | `parallel`, `contend` |
 //!

@@ -216,7 +216,12 @@ pub(super) fn read_exactly(reader: &mut Reader, buffer: &mut [u8]) -> io::Result
 pub(super) struct ByteStream {
     pub(super) line: Line,
     pub(super) facts: ReadFacts,
+    /// What the kernel has counted for the descriptor, where it counts.
+    pub(super) figures: Option<ReadFigures>,
 }
+
+/// Reads what the kernel has counted for a descriptor.
+pub(super) type ReadFigures = fn(BorrowedFd<'_>) -> io::Result<Figures>;
 
 impl Transport for ByteStream {
     #[inline]
@@ -231,6 +236,10 @@ impl Transport for ByteStream {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         read_exactly(&mut self.line.reader, buffer)
+    }
+
+    fn figures(&self) -> io::Result<Figures> {
+        self.figures.map_or(Ok(Figures::new()), |read| read(self.line.writer.fd()))
     }
 
     fn facts(&self) -> io::Result<Facts> {

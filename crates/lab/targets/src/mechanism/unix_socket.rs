@@ -46,7 +46,7 @@ impl Kind for Stream {
     }
 
     fn transport(line: Line) -> ByteStream {
-        ByteStream { line, facts: metadata::facts }
+        ByteStream { line, facts: metadata::facts, figures: None }
     }
 }
 

@@ -89,6 +89,8 @@ pub fn refusals_name_the_limit(host: &Host) {
         ("roundtrip/mq-posix/1/free/priority=32768".into(), ["32767", "message queue"]),
         ("roundtrip/memfd-pass/4194304/free/vector=yes".into(), ["net.core.wmem_default", "smaller size"]),
         ("roundtrip/udp/1/free/metadata=time/wait=uring".into(), ["recvmsg", "another wait"]),
+        ("stream/udp/64/free/transfer=640".into(), ["may lose messages", "transfer"]),
+        ("stream/pipe/1000/free/transfer=2500".into(), ["whole number", "3000"]),
         ("stream/process-vm/1/free/depth=65".into(), ["acknowledgements", "lower depth"]),
     ] {
         refuses(host, &[(&id, &words)]);
