@@ -18,6 +18,8 @@ use crate::mechanism::causeway::{
 use crate::prelude::*;
 
 const RECEIVERS_MAX: usize = 256;
+/// How long the publisher may take to know subscribers that have joined.
+const KNOWN_TIME: Duration = Duration::from_secs(5);
 
 choice! {
     /// What the publisher does about a subscriber that is a whole log behind.
@@ -59,9 +61,14 @@ impl<K: Kind> Multicast for Causeway<K> {
 
     fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
         let group = create(with_trust(K::options(), params), capacity_bytes(params))?;
-        let publisher = group.publisher().map_err(io::Error::other)?;
+        let mut publisher = group.publisher().map_err(io::Error::other)?;
         resources.fds.iter().try_for_each(|control_socket| invite(&group, control_socket))?;
         resources.fds.iter().try_for_each(|control_socket| hear(control_socket).map(drop))?;
+        // Until a publisher knows all subscribers, it has the server wake everybody for each message, and fetches one after the other.
+        let is_known = publisher.wait_for_subscribers(resources.fds.len() as u32, Some(KNOWN_TIME));
+        if !is_known.map_err(io::Error::other)? {
+            return Err(io::Error::other("the publisher does not learn of all subscribers"));
+        }
         Ok(Sender { publisher, len: params.payload_bytes, _group: group })
     }
 

@@ -154,4 +154,8 @@ fn uninterested(host: &Host) {
             }
         }
     }
+    // More subscribers than a publisher is told of at once.
+    let axes = [("receivers", "10"), ("uninterested", "20")];
+    let measured = measure(host, &with(CaseId::new("fan-out", "causeway-sw", 64, "same-cpu"), &axes));
+    assert_eq!(measured.expect("thirty are no limit").roles.len(), 31);
 }
