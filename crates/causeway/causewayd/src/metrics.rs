@@ -19,7 +19,7 @@ use causeway_os::lock::lock;
 use causeway_os::process;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::listen::{Listener, new_guid};
+use crate::listen::{ACCEPT_PAUSE, Listener, new_guid};
 use crate::log::log;
 use crate::report::{BusNumber, Line};
 use text::Identities;
@@ -33,8 +33,6 @@ const REQUEST_BYTES: usize = 8192;
 /// As much of an answer is written at once: the kernel waits anew for each buffer of a longer write, and so for ever
 /// for one who takes a little.
 const PIECE_BYTES: usize = 16 << 10;
-/// How long nobody is accepted when there are no descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where metrics are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,7 +224,7 @@ fn answer_all(exchange: &Exchange, listener: &UnixListener) {
             // One that goes away or waits too long has its own loss.
             Ok((stream, _)) => drop(answer(exchange, stream, &mut identities)),
             Err(error) if ready.is_ok() && error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(_) => thread::sleep(PAUSE),
+            Err(_) => thread::sleep(ACCEPT_PAUSE),
         }
     }
 }

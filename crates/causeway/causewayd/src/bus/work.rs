@@ -41,7 +41,7 @@ pub(crate) trait Work: fmt::Debug {
 pub(super) struct Later(Option<Action>);
 
 impl Later {
-    pub(super) fn act(action: Action) -> Later {
+    pub(super) fn new(action: Action) -> Later {
         Later(Some(action))
     }
 }
@@ -143,11 +143,11 @@ impl Bus {
     }
 
     /// Leaves something to be done outside, behind ordered work.
-    pub(crate) fn act(&mut self, action: Action) {
+    pub(crate) fn push_action(&mut self, action: Action) {
         if self.is_first() {
             self.actions.push(action);
         } else {
-            self.put(Later::act(action));
+            self.put(Later::new(action));
         }
     }
 

@@ -39,7 +39,7 @@ fn descriptors_of_a_half_message_behind_whole_ones_are_charged() {
     const FDS: usize = 60;
     let mut server = session().unwrap();
     let whole = |serial| Builder::signal("/", "a.B", "C").build(serial).unwrap();
-    let mut bytes: Vec<u8> = (2..).take(2 * MOST_MESSAGES).flat_map(whole).collect();
+    let mut bytes: Vec<u8> = (2..).take(2 * MESSAGES_MAX).flat_map(whole).collect();
     let half = Builder::signal("/", "a.B", "C").unix_fds(FDS as u32).build(1000).unwrap();
     bytes.extend(&half[..20]);
     let file = std::fs::File::open("/dev/null").unwrap();
