@@ -34,6 +34,8 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 const PARTS_MAX: usize = 32;
 /// System calls that write to one client before the others have had their turn.
 const WRITES_MAX: usize = 8;
+/// So many messages are freed before the heap is sorted: as many as one call of `flush` writes.
+const FREED_MAX: usize = WRITES_MAX * PARTS_MAX;
 /// Descriptors of messages that have not arrived whole.
 const WAITING_FDS_MAX: usize = 2 * FDS_MAX;
 /// An empty buffer of this size or more is given back.
@@ -100,6 +102,8 @@ pub struct Connection {
     output: Output,
     /// Bytes of the first message of `output` that were written.
     sent: usize,
+    /// Messages that were freed since the heap was last sorted.
+    freed: usize,
     traffic: Traffic,
 }
 
@@ -122,6 +126,7 @@ impl Connection {
             most_message_bytes,
             output: VecDeque::new(),
             sent: 0,
+            freed: 0,
             traffic: Traffic::default(),
         }
     }
@@ -392,7 +397,7 @@ impl Connection {
 
     /// Writes as much as the socket takes, and not for ever to a client that reads as fast.
     pub fn flush(&mut self) -> Result<Written, End> {
-        let (mut written, count_before) = (Written::default(), self.output.len());
+        let mut written = Written::default();
         for _ in 0..WRITES_MAX {
             if self.output.is_empty() {
                 break;
@@ -419,12 +424,14 @@ impl Connection {
                 self.traffic.received += 1;
                 self.traffic.received_bytes += first.bytes().len() as u64;
                 self.output.pop_front();
+                self.freed += 1;
             }
         }
         if self.output.is_empty() && self.output.capacity() > PARTS_MAX {
             self.output = VecDeque::new();
         }
-        if count_before - self.output.len() > PARTS_MAX {
+        if self.freed >= FREED_MAX {
+            self.freed = 0;
             heap::sort_freed();
         }
         Ok(written)

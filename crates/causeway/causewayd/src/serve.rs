@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::wire::Checker;
+use causeway_os::heap;
 use causeway_os::process::{block_signals, read_signal};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
@@ -109,6 +110,8 @@ impl Server {
     /// # Errors
     /// The kernel has no descriptors left.
     pub fn new(bus: Bus, listeners: Vec<Listener>, children: Children) -> Result<Server, String> {
+        // One client may leave hundreds of thousands of small pieces, and nobody waits for all of them to be merged.
+        heap::merge_at_once();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| error.to_string())?;
         let signals = block_signals(&SIGNALS).map_err(|error| error.to_string())?;
         epoll::add(&epoll, &signals, Token::Signal.data(), EventFlags::IN)

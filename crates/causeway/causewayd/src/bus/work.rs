@@ -8,8 +8,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use causeway_os::heap;
-
 use super::{Action, Bus};
 use crate::message::Output;
 
@@ -207,8 +205,6 @@ impl Bus {
         if !work.go_on(self) {
             self.agenda.beside.push_back(work);
         }
-        // The end of a client frees much.
-        heap::sort_freed();
         true
     }
 
