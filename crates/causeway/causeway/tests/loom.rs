@@ -350,7 +350,8 @@ fn a_frame_is_decided_once_when_its_owner_commits_while_it_is_given_up() {
         shared.memory.write_payload(claim.position, &1u64.to_le_bytes());
         let committed = writer.commit(claim, Label::default()).is_ok();
         let padded = server.join().unwrap();
-        assert_eq!(committed, padded == 0);
+        assert_eq!(committed, !padded);
+        assert_eq!(server::published(&shared.memory), u64::from(committed));
         let mut reader = Reader::join(&shared.memory).unwrap();
         match reader.peek().unwrap() {
             Peek::Frame(_) => assert!(committed),

@@ -11,7 +11,7 @@ use super::word::PUBLISHERS_MAX;
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
 /// Changes whenever the meaning of any byte changes. A process that finds another number refuses the log.
-pub const ABI: u32 = 7;
+pub const ABI: u32 = 8;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
@@ -88,14 +88,49 @@ pub const NOT_BEGUN: u64 = u64::MAX;
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct PublisherWords {
-    /// `mw`: the position of its last claim, stored before the claim: where its unfinished frame is, if it has one.
+    /// `mw`: its [`LastClaim`], stored before the claim.
     pub claim: QuietU64,
-    /// Messages published through this slot. `mw`: stored after each; `sw`: those before the hint.
+    /// Messages published through this slot. `mw`: stored just before each is committed; `sw`: those before the hint.
     pub published: QuietU64,
     /// The subscriber that it waits for: its slot + 1 in the low half, its generation in the high half; 0 for none. For display only.
     pub waits_for: QuietU64,
     /// Since when that subscriber has kept it waiting, in nanoseconds of `CLOCK_MONOTONIC`. For display only.
     pub waits_since_ns: QuietU64,
+}
+
+/// Where a publisher's unfinished frame is, if it has one, and whether it has counted that as a message. Positions are multiples of
+/// [`GRANULE_BYTES`](super::word::GRANULE_BYTES): in its word, the lowest bit is that of the count.
+#[derive(Clone, Copy, Debug)]
+pub struct LastClaim {
+    /// Position of the frame.
+    pub position: u64,
+    count_bit: u64,
+}
+
+impl LastClaim {
+    /// Of a publisher that has published so many messages.
+    #[inline(always)]
+    pub fn new(position: u64, published: u64) -> LastClaim {
+        LastClaim { position, count_bit: published & 1 }
+    }
+
+    /// Whether the publisher had published `published` messages then, which is that or one more.
+    pub fn was_made_at(self, published: u64) -> bool {
+        self.count_bit == published & 1
+    }
+}
+
+impl From<u64> for LastClaim {
+    fn from(word: u64) -> LastClaim {
+        LastClaim { position: word & !1, count_bit: word & 1 }
+    }
+}
+
+impl From<LastClaim> for u64 {
+    #[inline(always)]
+    fn from(claim: LastClaim) -> u64 {
+        claim.position | claim.count_bit
+    }
 }
 
 /// A frame boundary and how many messages lie before it.

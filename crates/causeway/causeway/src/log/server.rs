@@ -4,48 +4,45 @@
 
 use super::Corrupt;
 use super::atomic::{Ordering, fence};
+use super::layout::LastClaim;
 use super::memory::Memory;
 use super::word::{GRANULE_BYTES, State, Word};
 use super::writer::Kind;
 
 /// Turns the unfinished frame of a publisher that is gone into padding, if it left one, and releases the lock if that publisher
-/// held it. Returns how many frames were decided. May be called again, and while others publish.
-pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<usize, Corrupt> {
+/// held it. Returns whether a frame was decided. May be called again, and while others publish.
+pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<bool, Corrupt> {
     let tail = memory.tail();
     let locked = u32::from(owner) + 1;
     let _ = tail.reclaim_lock.compare_exchange(locked, 0, Ordering::AcqRel, Ordering::Relaxed);
     tail.publishers_waiting.fetch_and(!(1 << owner), Ordering::Relaxed);
     // A publisher has one claim at a time, and says where before it makes it.
     let words = &tail.publishers[usize::from(owner)];
-    let position = words.claim.load(Ordering::Relaxed);
+    let claim = LastClaim::from(words.claim.load(Ordering::Relaxed));
+    let position = claim.position;
     if !position.is_multiple_of(GRANULE_BYTES) {
         return Err(Corrupt { position, word: Word(0) });
     }
     let header = memory.header(position);
     let word = Word(header.load(Ordering::Acquire));
-    let sequence = (memory.meta(position)[1].load(Ordering::Relaxed) >> 32) as u32;
     fence(Ordering::Acquire); // PAIR floor-payload
+    // The floor stops at an unfinished frame, so that below it there is none.
     let is_overwritten = tail.floor.load(Ordering::Relaxed) > position;
-    if is_overwritten || word.lap() != memory.lap(position) || word.owner() != owner {
-        return Ok(0);
+    let is_its = word.lap() == memory.lap(position) && word.owner() == owner;
+    if is_overwritten || !is_its || word.state() != Some(State::Busy) {
+        return Ok(false);
     }
-    match word.state() {
-        // The floor stops at an unfinished frame, so that this is no other lap.
-        Some(State::Busy) => {
-            let pad = word.with_state(State::Pad).0;
-            let decided = header.compare_exchange(word.0, pad, Ordering::SeqCst, Ordering::Relaxed);
-            Ok(usize::from(decided.is_ok()))
-        }
-        Some(State::Done) => {
-            // Killed between the commit and its count.
-            let published = words.published.load(Ordering::Relaxed);
-            if sequence == published as u32 {
-                words.published.store(published.wrapping_add(1), Ordering::Relaxed);
-            }
-            Ok(0)
-        }
-        _ => Ok(0),
+    let pad = word.with_state(State::Pad).0;
+    if header.compare_exchange(word.0, pad, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+        return Ok(false);
     }
+    // It counts a message before it commits it, and then takes back what it could not commit. Whatever it dies of: of two
+    // successive numbers, the right one is that which it had when it made the claim.
+    let published = words.published.load(Ordering::Relaxed);
+    if !claim.was_made_at(published) {
+        words.published.store(published.wrapping_sub(1), Ordering::Relaxed);
+    }
+    Ok(true)
 }
 
 /// Ends a log that has several publishers, or none: every publisher and subscriber that reaches its end finds it sealed. Frames
@@ -106,7 +103,13 @@ pub fn carry_counts<M: Memory>(previous: &M, next: &M) {
     }
 }
 
-/// Messages of all epochs up to that of `memory`, as far as their publishers have counted them.
+/// The same of one publisher that is gone, and of which a frame in `previous` was decided: it has been in no later log.
+pub fn carry_count_of<M: Memory>(previous: &M, next: &M, owner: u8) {
+    let [old, new] = [previous, next].map(|memory| &memory.tail().publishers[usize::from(owner)].published);
+    new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// Messages of all epochs up to that of `memory`, with those that are about to be committed.
 pub fn published<M: Memory>(memory: &M) -> u64 {
     let counts = memory.tail().publishers.iter().map(|words| words.published.load(Ordering::Relaxed));
     counts.fold(0, u64::wrapping_add)
@@ -117,19 +120,13 @@ pub fn published<M: Memory>(memory: &M) -> u64 {
 pub fn is_finished<M: Memory>(memory: &M) -> bool {
     let tail = memory.tail();
     tail.publishers.iter().enumerate().all(|(owner, words)| {
-        let position = words.claim.load(Ordering::Relaxed);
+        let position = LastClaim::from(words.claim.load(Ordering::Relaxed)).position;
         if !position.is_multiple_of(GRANULE_BYTES) || tail.floor.load(Ordering::Acquire) > position {
             return true;
         }
         let word = Word(memory.header(position).load(Ordering::Acquire)); // PAIR log-commit
         let is_its = word.lap() == memory.lap(position) && usize::from(word.owner()) == owner;
-        let sequence = (memory.meta(position)[1].load(Ordering::Relaxed) >> 32) as u32;
-        match word.state() {
-            Some(State::Busy) => !is_its,
-            // Not counted yet.
-            Some(State::Done) => !is_its || sequence != words.published.load(Ordering::Relaxed) as u32,
-            _ => true,
-        }
+        !is_its || word.state() != Some(State::Busy)
     })
 }
 
@@ -256,7 +253,7 @@ mod tests {
                 let _left = claim(&mut Writer::new(&log, kind, 1), 8);
                 publish(&mut writer);
                 log.headers.set(0);
-                assert_eq!([1, 1, 0].map(|owner| settle(&log, owner).unwrap()), [1, 0, 0]);
+                assert_eq!([1, 1, 0].map(|owner| settle(&log, owner).unwrap()), [true, false, false]);
                 assert!(log.headers.get() <= 3, "{} looks", log.headers.get());
                 assert_eq!(end_of(&log, kind).unwrap(), (100_002 * 64, 100_001));
             }

@@ -6,7 +6,7 @@
 
 use super::Corrupt;
 use super::atomic::{Ordering, fence, fence_after_exchange, full_fence};
-use super::layout::PublisherWords;
+use super::layout::{LastClaim, PublisherWords};
 use super::memory::Memory;
 use super::reclaim::{self, Gate, Reclaimed};
 use super::word::{GRANULE_BYTES, State, Word, span_of};
@@ -204,7 +204,8 @@ impl<M: Memory> Writer<M> {
             let busy = Word::busy(free.lap(), self.owner, span / GRANULE_BYTES);
             let header = self.memory.header(position);
             // Before the claim, so that a publisher that dies at any instruction has said where its frame is.
-            self.own_words().claim.store(position, Ordering::Relaxed);
+            let last = LastClaim::new(position, self.published);
+            self.own_words().claim.store(last.into(), Ordering::Relaxed);
             // PAIR log-claim: with itself in other publishers, which follow the chain over this word. However long this
             // publisher was stopped before it, the exchange fails unless the frame is free in this very lap.
             match header.compare_exchange(free.0, busy.0, Ordering::AcqRel, Ordering::Acquire) {
@@ -288,6 +289,7 @@ impl<M: Memory> Writer<M> {
     fn decide(&mut self, claim: Claim, state: State) -> Result<(), Evicted> {
         let (header, decided) = (self.memory.header(claim.position), claim.word.with_state(state));
         let end = claim.end();
+        let published = self.published.wrapping_add(u64::from(state == State::Done));
         match self.kind {
             Kind::Single => {
                 header.store(decided.0, Ordering::Release); // PAIR log-commit: Acquire in `Reader::peek`
@@ -299,17 +301,19 @@ impl<M: Memory> Writer<M> {
                 }
             }
             Kind::Shared => {
+                let counted = &self.own_words().published;
+                // Before the commit, after which others may write over all that tells of this message.
+                counted.store(published, Ordering::Relaxed);
                 header
                     .compare_exchange(claim.word.0, decided.0, Ordering::SeqCst, Ordering::Relaxed) // PAIR log-commit
-                    .map_err(|_| Evicted)?;
+                    .map_err(|_| {
+                        counted.store(self.published, Ordering::Relaxed);
+                        Evicted
+                    })?;
                 fence_after_exchange(); // PAIR log-armed
             }
         }
-        self.next = end;
-        self.published = self.published.wrapping_add(u64::from(state == State::Done));
-        if self.kind == Kind::Shared {
-            self.own_words().published.store(self.published, Ordering::Relaxed);
-        }
+        (self.next, self.published) = (end, published);
         if end >> self.hint_shift != claim.position >> self.hint_shift {
             let hint = &self.memory.tail().hint;
             match self.kind {

@@ -347,9 +347,13 @@ impl State {
         let logs: Vec<_> = self.logs.kept().map(|(log, _)| log).collect();
         for (index, log) in logs.iter().enumerate() {
             // A log that publishers have corrupted cannot be repaired; its subscribers report that.
-            let _ = server::settle(&***log, slot);
+            let was_unfinished = server::settle(&***log, slot).unwrap_or(false);
             if let Some(next) = logs.get(index + 1) {
                 server::carry_counts(&***log, &***next);
+            }
+            if was_unfinished {
+                let later = logs[index + 1..].iter();
+                later.for_each(|next| server::carry_count_of(&***log, &***next, slot));
             }
         }
     }

@@ -28,7 +28,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::common::{LONG, Peer, Role, asleep, drain, eventually, fill, join, place, setting, subscribers};
+use crate::common::{
+    LONG, Peer, Role, asleep, drain, eventually, fill, join, place, setting, subscribers, tally,
+};
 use causeway::{
     Error, Group, GroupOptions, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions,
     Subscriber, TryPublishError, TryRecvError, Waited,
@@ -113,6 +115,8 @@ enum Log {
     Single,
     /// A log of several publishers that has ended: the victim goes on in the next one first.
     Ended,
+    /// A log of several publishers with space in it, which may end.
+    Rolling,
 }
 
 /// A group whose remote publisher is the victim, with subscribers of every kind, and a publisher that survives.
@@ -133,7 +137,8 @@ impl Scene {
         let (dir, socket) = place();
         let options = GroupOptions::new().capacity_bytes(4096).remote_publishers(1);
         let options = if log == Log::Single { options } else { options.several_publishers() };
-        let options = if log == Log::Ended { options.late_publishers() } else { options };
+        let rolls = matches!(log, Log::Ended | Log::Rolling);
+        let options = if rolls { options.late_publishers() } else { options };
         let group = Group::create("kill", options).unwrap();
         group.serve_at(&socket).unwrap();
         template.fork(&socket);
@@ -309,6 +314,70 @@ fn a_publisher_stopped_after_any_instruction_and_evicted_cannot_commit_later() {
     let (committed, evicted) = (committed.into_inner(), evicted.into_inner());
     assert!(committed > 0 && evicted > 0, "{committed} committed, {evicted} evicted");
     eprintln!("{total} instructions: {committed} stopped after and {evicted} before their commit");
+}
+
+/// Nothing that the victim left is there to be read any more when the server settles what it left.
+#[test]
+fn a_publisher_killed_after_any_instruction_around_its_commit_and_lapped_is_counted() {
+    let lapped = AtomicU64::new(0);
+    kill_around_commit(Log::WithSpace, |scene| {
+        let survivor = scene.survivor.as_mut().expect("this log has two publishers");
+        let (mut published, mut received) = (0, 0);
+        while published < 8 && survivor.try_publish(&[0; 900]).is_ok() {
+            received += tally(&mut scene.by_futex).0;
+            drain(&mut scene.by_descriptor);
+            published += 1;
+        }
+        lapped.fetch_add(u64::from(published == 8), Relaxed);
+        received
+    });
+    let lapped = lapped.into_inner();
+    assert!((48..64).contains(&lapped), "the kills did not straddle the commit: {lapped} of 64 were lapped");
+}
+
+/// The next log begins with the numbers that the victim left in this one.
+#[test]
+fn a_publisher_killed_after_any_instruction_around_its_commit_is_counted_in_the_log_that_began_meanwhile() {
+    kill_around_commit(Log::Rolling, |scene| {
+        scene.group.resize(8192).unwrap();
+        0
+    });
+}
+
+/// Stops victims after each of 64 instructions around the commit, does `meanwhile`, which returns how many messages one subscriber has
+/// received in it, and kills them. Then the group has counted what its subscribers have received.
+fn kill_around_commit(log: Log, meanwhile: impl Fn(&mut Scene) -> u64 + Sync) {
+    let committed = first_committed(log);
+    for_each((committed.saturating_sub(16)..committed + 48).collect(), |template, count| {
+        let mut scene = Scene::new(template, log);
+        scene.victim.step(count);
+        let received = meanwhile(&mut scene);
+        scene.victim.kill();
+        let others = || scene.group.report().unwrap().publishers.len();
+        eventually("the dead publisher is not removed", || others() == 1);
+        // With the one that was taken before.
+        let received = 1 + received + tally(&mut scene.by_futex).0;
+        assert_eq!(scene.group.report().unwrap().messages, received, "killed after {count} instructions");
+    });
+}
+
+/// After how many instructions of a publish the message is there.
+fn first_committed(log: Log) -> u64 {
+    let total = instructions(log);
+    let found = AtomicU64::new(0);
+    for_each(vec![0], |template, _| {
+        let (mut before, mut after) = (0, total);
+        while before + 1 < after {
+            let middle = (before + after) / 2;
+            let is_there = Scene::new(template, log).observe(|victim, _| {
+                victim.step(middle);
+                victim.kill();
+            });
+            *if is_there { &mut after } else { &mut before } = middle;
+        }
+        found.store(after, Relaxed);
+    });
+    found.into_inner()
 }
 
 /// Stops a victim after `count` instructions, has it evicted, and lets it go on. Returns its exit code.

@@ -134,6 +134,6 @@ fn frames_given_up_by_another_thread_are_decided_once() {
             memory.write_payload(claim.position, &[7; 8]);
             (writer.commit(claim, Label::default()).is_ok(), settling.join().unwrap())
         });
-        assert_eq!(committed, padded == 0);
+        assert_eq!(committed, !padded);
     }
 }
