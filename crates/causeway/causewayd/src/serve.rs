@@ -21,7 +21,7 @@ mod turn;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_dbus_wire::wire::Checker;
 use causeway_os::heap;

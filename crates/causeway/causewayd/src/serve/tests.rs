@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read as _, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use causeway_dbus_wire::wire::{Args, Body, Builder};
 
@@ -87,14 +88,14 @@ fn a_client_whose_socket_takes_more_is_queued_once_and_keeps_no_other_unread() {
 }
 
 /// So many are freed by a test, and so few of them may wait for the next allocations; other tests free some meanwhile.
-const PIECES: usize = 9_000;
+const FREED: usize = 9_000;
 const FEW: u64 = 1_000;
 
 #[test]
 #[cfg(target_env = "gnu")]
 fn what_a_server_frees_is_merged_at_once() {
     let _server = session().unwrap();
-    let mut pieces: Vec<Box<[u64; 6]>> = (0..PIECES as u64).map(|number| Box::new([number; 6])).collect();
+    let mut pieces: Vec<Box<[u64; 6]>> = (0..FREED as u64).map(|number| Box::new([number; 6])).collect();
     let freed = causeway_testkit::heap::freed(|| pieces.clear());
     assert!(freed.apart < FEW, "{freed:?}");
 }
@@ -114,7 +115,7 @@ fn what_a_client_has_read_at_last_is_sorted_where_it_is_freed() {
     };
     let connection = &mut server.clients.get_mut(id).unwrap().connection;
     // What stays stands between those that go.
-    let _others: Vec<_> = (0..PIECES)
+    let _others: Vec<_> = (0..FREED)
         .map(|_| {
             connection.push(message(), Instant::now());
             message()
