@@ -3,7 +3,6 @@
 //! A process that has mapped a log for writing keeps it, and what it writes there cannot be told from what it may write. So a publisher
 //! is disconnected by a roll ([`epochs`](super::epochs)): the next log is for all others, and the present one ends.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,14 +14,6 @@ use crate::wire::Message;
 
 /// How long the server counts before it compares.
 const WINDOW: Duration = Duration::from_secs(1);
-
-/// What the publishers had published when the server last looked.
-#[derive(Debug, Default)]
-pub struct Rates {
-    looked: Option<Instant>,
-    /// By connection, and so by publisher: the next one in a slot has another.
-    published: BTreeMap<u64, u64>,
-}
 
 impl State {
     /// Wants a log without this publisher; it is disconnected when that begins. Returns whether there is one.

@@ -1,7 +1,7 @@
 //! The state of a server, and what it does with each request. How a peer becomes a publisher or a subscriber is in
 //! [`admission`](super::admission), how one log follows another in [`epochs`](super::epochs).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,6 @@ use super::first::Held;
 use super::logs::Logs;
 use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
-use super::rates::Rates;
 use super::report::{PublisherReport, Report, SubscriberReport};
 use super::subscribers::{Subscribers, is_demoted};
 use crate::error::{Error, Refusal, Result};
@@ -77,6 +76,14 @@ pub struct Publishers {
     pub rates: Rates,
     /// The last that joined, while subscribers that waited for it find their places.
     pub held: Option<Held>,
+}
+
+/// What the publishers had published when the server last looked.
+#[derive(Debug, Default)]
+pub struct Rates {
+    pub looked: Option<Instant>,
+    /// By connection, and so by publisher: the next one in a slot has another.
+    pub published: BTreeMap<u64, u64>,
 }
 
 impl GroupPages {
