@@ -4,6 +4,7 @@ mod chart;
 mod columns;
 pub mod escape;
 mod flame;
+mod ranking;
 mod sequence;
 mod svg;
 mod timeline;
@@ -112,6 +113,7 @@ fn block(block: &Block) -> String {
             format!("<pre>{}</pre>\n", lines.join("\n"))
         }
         Block::Chart(of) => chart(of),
+        Block::Ranking(of) => ranking::ranking(of),
         Block::Fold { summary, is_open, blocks: inside } => fold(summary, *is_open, &blocks(inside)),
     }
 }

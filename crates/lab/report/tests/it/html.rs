@@ -6,7 +6,8 @@ use weighbridge_report::{Report, html};
 
 use crate::common;
 
-const SECTIONS: [&str; 16] = [
+const SECTIONS: [&str; 17] = [
+    "answers",
     "machine",
     "findings",
     "figures-1",
