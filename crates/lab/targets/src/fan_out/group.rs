@@ -121,7 +121,7 @@ impl Discarding {
         Ok(members.iter().skip(receivers(params)).try_for_each(socket::discard_arrivals)?)
     }
 
-    pub(super) fn new(mut resources: EndResources) -> Box<dyn Uninterested> {
+    pub(super) fn of(mut resources: EndResources) -> Box<dyn Uninterested> {
         Box::new(Discarding(resources.take_fd()))
     }
 }

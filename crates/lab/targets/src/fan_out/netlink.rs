@@ -54,7 +54,7 @@ impl Multicast for NetlinkMulticast {
     }
 
     fn uninterested(resources: EndResources, _params: &CaseParams) -> io::Result<Box<dyn Uninterested>> {
-        Ok(Discarding::new(resources))
+        Ok(Discarding::of(resources))
     }
 }
 

@@ -57,7 +57,7 @@ impl Multicast for UdpMulticast {
     }
 
     fn uninterested(resources: EndResources, _params: &CaseParams) -> io::Result<Box<dyn Uninterested>> {
-        Ok(Discarding::new(resources))
+        Ok(Discarding::of(resources))
     }
 }
 
