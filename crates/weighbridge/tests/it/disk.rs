@@ -65,7 +65,7 @@ fn a_disk_that_fills_up_in_the_middle_leaves_a_valid_record_and_a_table() {
 fn a_page_that_does_not_fit_leaves_the_record_and_the_table() {
     let folder = folder();
     let words = "run roundtrip/mock/1/free --out r.jsonl -q";
-    let Some(said) = on_small_disk(folder.path(), "1m", THERE, words, &[]) else { return };
+    let Some(said) = on_small_disk(folder.path(), "40k", THERE, words, &[]) else { return };
     let Said { stdout, stderr, .. } = said.with(2);
     assert!(stderr.contains("error: cannot create `r.html`: No space left on device"), "{stderr}");
     let how = "`weighbridge report r.jsonl --format html --out FILE` makes the page";
