@@ -22,7 +22,7 @@ Examples:
   weighbridge history                        the records of earlier runs
 
 Does A differ from B?
-  Which of the cases of a run costs less?                   weighbridge run, in its findings
+  Which of the cases of a run costs less?                   weighbridge run, in its answers
   By how much does each differ from one of them?            weighbridge report --baseline CASE
   Did a setting or a build make it more expensive?          weighbridge compare --a X --b Y
   Did a change, by records of before and after?             weighbridge compare OLD… --with NEW…

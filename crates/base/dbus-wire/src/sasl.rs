@@ -6,7 +6,7 @@
 pub const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// A client that is rejected as often as this has run out of ways to authenticate.
-const MOST_FAILURES: u32 = 6;
+const FAILURES_MAX: u32 = 6;
 
 const ENDLESS: &str = "a line of the authentication does not end";
 
@@ -175,7 +175,7 @@ impl Server {
         self.state = State::WaitingForAuth;
         self.passes_descriptors = false;
         self.failures += 1;
-        if self.failures >= MOST_FAILURES {
+        if self.failures >= FAILURES_MAX {
             return Progress::Failed("no way to authenticate is accepted");
         }
         say("REJECTED EXTERNAL");

@@ -16,7 +16,7 @@ use std::time::Instant;
 use causeway_os::futex::{self, Outcome};
 use causeway_os::memory::{Access, Mapping, Seals, add_seals, memfd, page_bytes, seals};
 use causeway_os::process::{Child, Spawn, Stderr, die_with, poll};
-use causeway_os::socket::{MAX_FDS, recv_with_fds, send_with_fds, seqpacket_pair, stream_pair};
+use causeway_os::socket::{FDS_MAX, recv_with_fds, send_with_fds, seqpacket_pair, stream_pair};
 use causeway_testkit::{PATIENCE as LONG, proc, skipped};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::fs::FallocateFlags;
@@ -180,7 +180,7 @@ fn descriptors_beyond_what_the_receiver_allows_are_refused_all_together() {
     nothing_is_left_of(b"x", 1, 8, 0);
     nothing_is_left_of(b"x", 2, 8, 1);
     nothing_is_left_of(b"x", 3, 8, 2);
-    nothing_is_left_of(b"x", MAX_FDS, 8, MAX_FDS - 1);
+    nothing_is_left_of(b"x", FDS_MAX, 8, FDS_MAX - 1);
 }
 
 /// What the processes of the next tests do, which run this program again with the name of their test and a role.

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use crate::error::{Error, Result};
 
 const PACKET_BYTES: usize = 1024;
-pub const FDS_MAX: usize = socket::MAX_FDS;
+pub const FDS_MAX: usize = socket::FDS_MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -5,13 +5,11 @@
 //! 6.16 the kernel refuses descriptors for a socket ([`refuse_descriptors`]). Before that, only threads that nothing
 //! waits for may read such a socket or close it.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
 
-use causeway_os::lock::lock;
 use causeway_os::socket::refuse_descriptors;
+use causeway_waiting::pool::Pool;
 
 /// A socket at whose other end may be any process. Its drop never blocks.
 #[derive(Debug)]
@@ -53,54 +51,20 @@ impl Drop for ForeignSocket {
 /// Threads that close. One that waits in a close for ever is replaced, up to this number; after that, sockets stay
 /// open.
 const CLOSERS_MAX: usize = 64;
-/// A thread without work ends after this time.
-const IDLE_TIME: Duration = Duration::from_secs(1);
-
-#[derive(Debug)]
-struct Closers {
-    waiting: VecDeque<OwnedFd>,
-    threads: usize,
-    idle: usize,
-}
-
-static CLOSERS: Mutex<Closers> = Mutex::new(Closers { waiting: VecDeque::new(), threads: 0, idle: 0 });
-static WORK: Condvar = Condvar::new();
 
 /// Closes a socket in a thread that nothing waits for.
 fn close_elsewhere(socket: OwnedFd) {
-    let mut closers = lock(&CLOSERS);
-    closers.waiting.push_back(socket);
-    if closers.idle >= closers.waiting.len() {
-        WORK.notify_one();
-    } else if closers.threads < CLOSERS_MAX && crate::reservation::spawn("causeway-close", close_all).is_ok()
-    {
-        // Without a thread now, the next close tries again.
-        closers.threads += 1;
-    }
-}
-
-fn close_all() {
-    let mut closers = lock(&CLOSERS);
-    loop {
-        if let Some(socket) = closers.waiting.pop_front() {
-            drop(closers);
-            drop(socket);
-            closers = lock(&CLOSERS);
-            continue;
-        }
-        closers.idle += 1;
-        let (again, waited) = WORK.wait_timeout(closers, IDLE_TIME).unwrap_or_else(PoisonError::into_inner);
-        closers = again;
-        closers.idle -= 1;
-        if waited.timed_out() && closers.waiting.is_empty() {
-            closers.threads -= 1;
-            return;
-        }
-    }
+    static CLOSERS: LazyLock<Arc<Pool>> = LazyLock::new(|| {
+        Pool::new("causeway-close", CLOSERS_MAX, |name, work| crate::reservation::spawn(name, work).map(drop))
+    });
+    // Without a thread now, the next close tries again.
+    let _ = CLOSERS.run(Box::new(move || drop(socket)));
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use causeway_os::socket::stream_pair;
 

@@ -16,7 +16,7 @@ pub enum Wants {
     Delivery,
     /// It is a call of `StartServiceByName`.
     Start,
-    /// It is a call of `ListActivatableNames`, which waits under [`ALL`].
+    /// It is a call of `ListActivatableNames`, which waits under [`ALL_NAMES`].
     Names,
 }
 
@@ -40,7 +40,7 @@ impl Wants {
 }
 
 /// In place of a name, for those who wait for all of them.
-pub const ALL: &str = "";
+pub const ALL_NAMES: &str = "";
 
 #[derive(Clone, Debug)]
 pub struct Waiting {
@@ -106,7 +106,7 @@ pub struct Seen {
 }
 
 /// Names that are looked up although nobody waits for them any more.
-const MOST_ALONE: usize = 64;
+const ALONE_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct Starts {
@@ -180,7 +180,7 @@ impl Starts {
             if start.messages.is_empty() && start.calls.is_empty() && start.phase == Phase::LookedUp {
                 // Who says that a service is to be started need not wait for it. But nobody is charged for that any more.
                 self.alone.insert(start.number);
-                if self.alone.len() > MOST_ALONE {
+                if self.alone.len() > ALONE_MAX {
                     drop(self.end(&name));
                 }
             }
@@ -404,14 +404,14 @@ mod tests {
         assert_eq!(starts.take_asked(9), ["a.B", "a.C", "a.D"]);
         assert_eq!(starts.take_asked(9), [""; 0]);
         // But not of any number of names.
-        (0..MOST_ALONE).for_each(|number| begin(&mut starts, &format!("a.E{number}"), 3));
-        assert_eq!(leave(&mut starts, 3), MOST_ALONE);
-        assert_eq!((starts.alone.len(), starts.by_name.len()), (MOST_ALONE, MOST_ALONE + 2));
-        assert_eq!(starts.take_asked(MOST_ALONE).len(), MOST_ALONE - 1);
+        (0..ALONE_MAX).for_each(|number| begin(&mut starts, &format!("a.E{number}"), 3));
+        assert_eq!(leave(&mut starts, 3), ALONE_MAX);
+        assert_eq!((starts.alone.len(), starts.by_name.len()), (ALONE_MAX, ALONE_MAX + 2));
+        assert_eq!(starts.take_asked(ALONE_MAX).len(), ALONE_MAX - 1);
         starts.join("a.C", waiting(2, Wants::Start)).unwrap();
         assert!(!starts.alone.contains(&2));
         assert_eq!(leave(&mut starts, 2), 3);
-        assert_eq!((starts.alone.len(), starts.by_name.len()), (MOST_ALONE, MOST_ALONE));
+        assert_eq!((starts.alone.len(), starts.by_name.len()), (ALONE_MAX, ALONE_MAX));
         // A program that is being started is waited for.
         begin(&mut starts, "a.F", 1);
         starts.advance("a.F", Phase::Program);

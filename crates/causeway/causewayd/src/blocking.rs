@@ -9,20 +9,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use causeway_os::lock::lock;
+use causeway_waiting::pool::{Job, Pool};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::bus::{Load, LookUp};
 use crate::children::{Started, launch};
 use crate::config::Config;
 use crate::launch::Launcher;
-use crate::pool::{Job, Pool};
+use crate::pool::{run, start};
 use crate::service_file::Services;
 
 /// Threads that read files: one reads those of services, one the configuration, and one more of each may hang on those
 /// of a configuration that was replaced.
-const MOST_READERS: usize = 4;
+const READERS_MAX: usize = 4;
 /// Threads that start programs.
-const MOST_LAUNCHERS: usize = 16;
+const LAUNCHERS_MAX: usize = 16;
 /// An XML document is parsed on it.
 const STACK_BYTES: usize = 1 << 20;
 
@@ -63,8 +64,8 @@ impl Blocking {
     pub fn new() -> rustix::io::Result<Blocking> {
         let ready = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Blocking {
-            readers: Arc::new(Pool::new("reader", MOST_READERS, STACK_BYTES)),
-            launchers: Arc::new(Pool::new("launcher", MOST_LAUNCHERS, STACK_BYTES)),
+            readers: Pool::new("reader", READERS_MAX, start::<STACK_BYTES>),
+            launchers: Pool::new("launcher", LAUNCHERS_MAX, start::<STACK_BYTES>),
             outcomes: Arc::new(Outcomes { list: Mutex::default(), ready }),
         })
     }
@@ -77,7 +78,7 @@ impl Blocking {
 
     /// Reads files of services, as far as they may have changed.
     pub fn look_up(&self, look_up: LookUp) {
-        self.readers.run(self.job(|| Outcome::LookedUp(look_up.done())));
+        run(&self.readers, self.job(|| Outcome::LookedUp(look_up.done())));
     }
 
     /// Reads the configuration and the files of its services.
@@ -87,7 +88,7 @@ impl Blocking {
             let services = Services::read(&config.service_dirs);
             Ok((config, services))
         };
-        self.readers.run(self.job(move || Outcome::Configured(Box::new(read()))));
+        run(&self.readers, self.job(move || Outcome::Configured(Box::new(read()))));
     }
 
     /// Starts a program.
@@ -99,12 +100,12 @@ impl Blocking {
         launcher: Launcher,
     ) {
         let launch = move || Outcome::Launched(number, launch(&command, &environment, launcher));
-        self.launchers.run(self.job(launch));
+        run(&self.launchers, self.job(launch));
     }
 
     /// Ends a program, and waits for that.
     pub fn end(&self, started: Started) {
-        self.launchers.run(Box::new(move || drop(started)));
+        run(&self.launchers, Box::new(move || drop(started)));
     }
 
     fn job(&self, work: impl FnOnce() -> Outcome + Send + 'static) -> Job {

@@ -4,7 +4,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
+use causeway_dbus_wire::wire::MESSAGE_BYTES_MAX;
 
 use crate::connection::READ_BYTES;
 use crate::limit::Reached;
@@ -101,7 +101,7 @@ impl Limits {
                 calls: entries,
                 incoming: bytes,
             },
-            message_bytes: MAX_MESSAGE_BYTES,
+            message_bytes: MESSAGE_BYTES_MAX,
             connections: 100_000,
             incomplete_connections: 10_000,
             connections_per_user: 100_000,
@@ -146,7 +146,7 @@ impl Limits {
             "max_outgoing_unix_fds" => self.per_member.descriptors = number,
             // Descriptors that wait for their message are limited by what the kernel passes at once, and count against the former.
             "max_incoming_unix_fds" => {}
-            "max_message_size" => self.message_bytes = count.min(MAX_MESSAGE_BYTES),
+            "max_message_size" => self.message_bytes = count.min(MESSAGE_BYTES_MAX),
             "max_message_unix_fds" => self.message_descriptors = u32::try_from(number).unwrap_or(u32::MAX),
             "max_completed_connections" => self.connections = count,
             "max_incomplete_connections" => self.incomplete_connections = count,

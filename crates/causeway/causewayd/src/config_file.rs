@@ -13,7 +13,7 @@ use crate::policy_file;
 use crate::users::Account;
 
 /// Files that include each other this deep include themselves.
-const MOST_DEPTH: usize = 32;
+const DEPTH_MAX: usize = 32;
 const SYSTEM_SERVICE_DIRS: &[&str] = &[
     "/usr/local/share/dbus-1/system-services",
     "/usr/share/dbus-1/system-services",
@@ -47,7 +47,7 @@ pub fn read(file: &Path) -> Result<Config, BadConfig> {
 
 fn read_into(config: &mut Config, file: &Path, depth: usize) -> Result<(), BadConfig> {
     let bad = |why: String| BadConfig { file: file.into(), why };
-    if depth > MOST_DEPTH {
+    if depth > DEPTH_MAX {
         return Err(bad("it includes itself".into()));
     }
     let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;

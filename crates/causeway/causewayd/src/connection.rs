@@ -10,7 +10,7 @@ use std::time::Instant;
 use causeway_dbus_wire::sasl::{Progress, Server};
 use causeway_dbus_wire::wire::{Checker, Fault, Header, KnownHeaders, header_bytes, message_bytes, stamped};
 use causeway_os::heap;
-use causeway_os::socket::MAX_FDS;
+use causeway_os::socket::FDS_MAX;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -29,13 +29,15 @@ pub const READ_BYTES: usize = 64 << 10;
 /// Of a long message, so often as much.
 const LONG_READS: usize = 4;
 /// Most bytes of a header, which is read at once: as many as those of a native member have at most.
-const MOST_HEADER_BYTES: usize = 64 << 10;
+const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Messages that one system call writes.
-const MOST_PARTS: usize = 32;
+const PARTS_MAX: usize = 32;
 /// System calls that write to one client before the others have had their turn.
-const MOST_WRITES: usize = 8;
+const WRITES_MAX: usize = 8;
+/// So many messages are freed before the heap is sorted: as many as one call of `flush` writes.
+const FREED_MAX: usize = WRITES_MAX * PARTS_MAX;
 /// Descriptors of messages that have not arrived whole.
-const MOST_WAITING_FDS: usize = 2 * MAX_FDS;
+const WAITING_FDS_MAX: usize = 2 * FDS_MAX;
 /// An empty buffer of this size or more is given back.
 const KEPT_BYTES: usize = 4 << 10;
 
@@ -100,6 +102,8 @@ pub struct Connection {
     output: Output,
     /// Bytes of the first message of `output` that were written.
     sent: usize,
+    /// Messages that were freed since the heap was last sorted.
+    freed: usize,
     traffic: Traffic,
 }
 
@@ -122,6 +126,7 @@ impl Connection {
             most_message_bytes,
             output: VecDeque::new(),
             sent: 0,
+            freed: 0,
             traffic: Traffic::default(),
         }
     }
@@ -170,7 +175,7 @@ impl Connection {
     }
 
     fn receive(&mut self, buffer: &mut [u8], now: Instant) -> Result<usize, End> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received =
@@ -193,7 +198,7 @@ impl Connection {
             if !self.passes_descriptors && self.sasl.is_none() {
                 return Err(End::Descriptors("it sent file descriptors without negotiating them"));
             }
-            if self.arrived.fds.len() > MOST_WAITING_FDS {
+            if self.arrived.fds.len() > WAITING_FDS_MAX {
                 return Err(End::Descriptors("it sent more file descriptors than its messages announce"));
             }
             if self.arrived.fds.are_too_many_pending() {
@@ -244,7 +249,7 @@ impl Connection {
                 return Ok(None);
             }
             // One that is short has no long header either.
-            let most = MOST_HEADER_BYTES.min(self.most_message_bytes);
+            let most = HEADER_BYTES_MAX.min(self.most_message_bytes);
             if !message_bytes(self.unread()).is_ok_and(|bytes| bytes <= most) {
                 self.begin_long()?;
             }
@@ -321,7 +326,7 @@ impl Connection {
             let most = self.most_message_bytes as u64;
             return Err(End::Limit(Reached::by_message("max_message_size", "bytes", bytes as u64, most)));
         }
-        if of_header > MOST_HEADER_BYTES {
+        if of_header > HEADER_BYTES_MAX {
             return Err(End::Invalid(Fault::Invalid(
                 "its header has more than 64 KiB, the most on this bus",
             )));
@@ -392,8 +397,8 @@ impl Connection {
 
     /// Writes as much as the socket takes, and not for ever to a client that reads as fast.
     pub fn flush(&mut self) -> Result<Written, End> {
-        let (mut written, count_before) = (Written::default(), self.output.len());
-        for _ in 0..MOST_WRITES {
+        let mut written = Written::default();
+        for _ in 0..WRITES_MAX {
             if self.output.is_empty() {
                 break;
             }
@@ -419,12 +424,14 @@ impl Connection {
                 self.traffic.received += 1;
                 self.traffic.received_bytes += first.bytes().len() as u64;
                 self.output.pop_front();
+                self.freed += 1;
             }
         }
-        if self.output.is_empty() && self.output.capacity() > MOST_PARTS {
+        if self.output.is_empty() && self.output.capacity() > PARTS_MAX {
             self.output = VecDeque::new();
         }
-        if count_before - self.output.len() > MOST_PARTS {
+        if self.freed >= FREED_MAX {
+            self.freed = 0;
             heap::sort_freed();
         }
         Ok(written)
@@ -439,9 +446,9 @@ impl Connection {
         {
             return rustix::net::send(&self.socket, &only.bytes()[self.sent..], flags);
         }
-        let mut parts: [IoSlice<'_>; MOST_PARTS] = std::array::from_fn(|_| IoSlice::new(&[]));
+        let mut parts: [IoSlice<'_>; PARTS_MAX] = std::array::from_fn(|_| IoSlice::new(&[]));
         let mut count = 0;
-        for (message, _) in self.output.iter().take(MOST_PARTS) {
+        for (message, _) in self.output.iter().take(PARTS_MAX) {
             if count > 0 && !message.descriptors.is_empty() {
                 break;
             }
@@ -452,11 +459,11 @@ impl Connection {
             Some((first, _)) if self.sent == 0 => first.descriptors.iter().map(AsFd::as_fd).collect(),
             _ => Vec::new(),
         };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
             let has_room = control.push(SendAncillaryMessage::ScmRights(&descriptors));
-            assert!(has_room, "there is room for MAX_FDS descriptors");
+            assert!(has_room, "there is room for FDS_MAX descriptors");
         }
         rustix::net::sendmsg(&self.socket, &parts[..count], &mut control, flags)
     }

@@ -3,7 +3,7 @@
 //! A client decides what is behind a descriptor that it sends: closing a TCP socket that lingers, or a file of a file
 //! system in user space, waits for somebody. So no thread that serves the bus closes one. Each user has threads of its
 //! own for this: closings that hang keep waiting those of the same user alone, and of descriptors that are still to be
-//! closed a user has [`MOST_PENDING`] at most.
+//! closed a user has [`PENDING_MAX`] at most.
 //!
 //! `SO_LINGER` stays as it is: it belongs to the socket, and others may hold it too.
 
@@ -14,16 +14,17 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use causeway_os::lock::lock;
+use causeway_waiting::pool::Pool;
 
-use crate::pool::Pool;
+use crate::pool::{run, start};
 
 /// Most threads that close for one user: as many closings may hang at once before others of this user wait for them.
-const MOST_CLOSERS: usize = 16;
+const CLOSERS_MAX: usize = 16;
 /// A closer needs no stack to speak of.
 const STACK_BYTES: usize = 64 << 10;
 /// Descriptors of one user that wait to be closed: a client that sends one more is disconnected. It is above what all
 /// clients of a user hold by default, which may be let go at once.
-const MOST_PENDING: usize = 1 << 15;
+const PENDING_MAX: usize = 1 << 15;
 
 /// Whose descriptors they are: those of a user's clients, or (`None`) of native members.
 pub type User = Option<u32>;
@@ -42,7 +43,7 @@ impl Descriptors {
 
     /// Are more of this user still to be closed than a user may have?
     pub fn are_too_many_pending(&self) -> bool {
-        Closer::of(self.user).pending() > MOST_PENDING
+        Closer::of(self.user).pending() > PENDING_MAX
     }
 
     pub fn extend(&mut self, more: impl IntoIterator<Item = OwnedFd>) {
@@ -99,7 +100,7 @@ impl Closer {
         static CLOSERS: Mutex<BTreeMap<User, Arc<Closer>>> = Mutex::new(BTreeMap::new());
         let mut closers = lock(&CLOSERS);
         let new = || {
-            let pool = Arc::new(Pool::new("closer", MOST_CLOSERS, STACK_BYTES));
+            let pool = Pool::new("closer", CLOSERS_MAX, start::<STACK_BYTES>);
             Arc::new(Closer { pool, pending: AtomicUsize::new(0) })
         };
         Arc::clone(closers.entry(user).or_insert_with(new))
@@ -115,10 +116,11 @@ impl Closer {
         // Relaxed, here and where it is done: see above.
         self.pending.fetch_add(count, Relaxed);
         let closer = Arc::clone(&self);
-        self.pool.run(Box::new(move || {
+        let close = move || {
             drop(descriptors);
             closer.pending.fetch_sub(count, Relaxed);
-        }));
+        };
+        run(&self.pool, Box::new(close));
     }
 }
 
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn closings_that_hang_are_counted_and_keep_no_other_user_waiting() {
-        const HANGING: usize = 2 * MOST_CLOSERS;
+        const HANGING: usize = 2 * CLOSERS_MAX;
         let (hostile, other) = (Some(u32::MAX - 1), Some(u32::MAX - 2));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peers = Vec::new();
@@ -149,14 +151,14 @@ mod tests {
         close_elsewhere(other, vec![write.into()]);
         assert_eq!(read.read(&mut [0]).unwrap(), 0);
         let closer = Closer::of(hostile);
-        assert_eq!((closer.pending(), closer.pool.threads()), (HANGING, MOST_CLOSERS));
+        assert_eq!((closer.pending(), closer.pool.threads()), (HANGING, CLOSERS_MAX));
         let mut descriptors = Descriptors::of(hostile);
         assert!(!descriptors.are_too_many_pending());
         let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         descriptors.extend((0..100).map(|_| null.try_clone().unwrap()));
-        closer.pending.fetch_add(MOST_PENDING, Relaxed);
+        closer.pending.fetch_add(PENDING_MAX, Relaxed);
         assert!(descriptors.are_too_many_pending() && !Descriptors::of(other).are_too_many_pending());
-        closer.pending.fetch_sub(MOST_PENDING, Relaxed);
+        closer.pending.fetch_sub(PENDING_MAX, Relaxed);
         // The peers go, and with them what the closings wait for.
         drop(peers);
         drop(descriptors);

@@ -7,10 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use causeway_dbus_wire::address::{escaped, unescaped};
 use causeway_os::serving::{ServeError, ServedPath};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+/// How long nobody is accepted when this process has no descriptors left.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where native members join.
 #[derive(Debug)]

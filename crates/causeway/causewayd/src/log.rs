@@ -13,9 +13,9 @@ use causeway_os::lock::lock;
 use rustix::event::{PollFd, PollFlags};
 
 /// Lines in one second.
-const MOST_LINES: u64 = 20;
+const LINES_MAX: u64 = 20;
 /// A pipe that has room takes as much as this at once.
-const MOST_BYTES: usize = 4096;
+const BYTES_MAX: usize = 4096;
 /// Facility `daemon`, severity `warning`.
 const PRIORITY: u32 = 3 << 3 | 4;
 
@@ -43,7 +43,7 @@ pub fn log(line: &str) {
         pace.lines += 1;
         pace.lines
     };
-    if lines <= MOST_LINES {
+    if lines <= LINES_MAX {
         say(line);
     } else {
         // Relaxed: the loop logs itself; what another thread leaves out is told a turn later.
@@ -62,7 +62,7 @@ fn say(line: &str) {
         return;
     }
     let mut text = format!("causewayd: {line}\n").into_bytes();
-    text.truncate(MOST_BYTES);
+    text.truncate(BYTES_MAX);
     // Locked first: what another thread writes in between would fill the pipe, and this one would wait with its line.
     let mut stderr = std::io::stderr().lock();
     let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
@@ -90,7 +90,7 @@ impl Pace {
         }
         let before = std::mem::take(&mut self.lines);
         self.second = second;
-        before.checked_sub(MOST_LINES).filter(|omitted| *omitted > 0)
+        before.checked_sub(LINES_MAX).filter(|omitted| *omitted > 0)
     }
 }
 
@@ -101,7 +101,7 @@ fn pace() -> MutexGuard<'static, Pace> {
 /// Would a line be said now?
 pub fn has_room() -> bool {
     let pace = pace();
-    pace.lines < MOST_LINES || pace.start.is_some_and(|start| start.elapsed().as_secs() != pace.second)
+    pace.lines < LINES_MAX || pace.start.is_some_and(|start| start.elapsed().as_secs() != pace.second)
 }
 
 /// Says how many lines were left out in a second that is over. To be called when [`omitted_until`] says.
@@ -116,7 +116,7 @@ fn turn() {
     if let Some(omitted) = omitted {
         OMITS.store(false, Ordering::Relaxed);
         say(&format!(
-            "{omitted} more lines like these were left out: at most {MOST_LINES} are said in one second"
+            "{omitted} more lines like these were left out: at most {LINES_MAX} are said in one second"
         ));
     }
 }
@@ -127,6 +127,6 @@ pub fn omitted_until() -> Option<Instant> {
         return None;
     }
     let pace = pace();
-    let start = pace.start.filter(|_| pace.lines > MOST_LINES)?;
+    let start = pace.start.filter(|_| pace.lines > LINES_MAX)?;
     Some(start + Duration::from_secs(pace.second + 1))
 }

@@ -21,8 +21,6 @@ fn main() -> ExitCode {
     if let Some(code) = launch::become_service() {
         return code;
     }
-    // One client may leave hundreds of thousands of small pieces of memory, and nobody waits for all of them to be merged.
-    causeway_os::heap::merge_at_once();
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

@@ -1,4 +1,5 @@
-//! A member of the bus: a connection that has an identity, whatever carries its messages.
+//! A member of the bus: a connection that has an identity, whatever carries its messages. Where names, rules and calls are concerned, the
+//! bus does not tell native members from clients: here both are members, and [`Carrier`] says which kind one is.
 
 use std::rc::Rc;
 

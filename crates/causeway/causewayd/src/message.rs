@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{LazyLock, mpsc};
-use std::thread;
 use std::time::Instant;
 
 use causeway_bus::Bytes;
 use causeway_dbus_wire::wire::{Arg, Args, Header};
 
 use crate::descriptors::Descriptors;
+use crate::pool::start;
 
 /// Messages with more bytes are long: nothing in proportion to their bytes is done at once.
 pub const LONG_BYTES: usize = 1 << 20;
 /// Messages that wait to be given back. The next is given back at once.
-const MOST_GIVEN_BACK: usize = 256;
+const GIVEN_BACK_MAX: usize = 256;
 
 /// Bytes of one valid message, and the descriptors that travel with it.
 #[derive(Debug)]
@@ -61,11 +61,9 @@ impl Drop for Message {
 /// Gives the memory of a long message back in another thread: for 128 MiB that takes the kernel milliseconds.
 fn give_back(bytes: Bytes) {
     static GIVEN_BACK: LazyLock<mpsc::SyncSender<Bytes>> = LazyLock::new(|| {
-        let (sender, receiver) = mpsc::sync_channel(MOST_GIVEN_BACK);
-        let thread = thread::Builder::new().name("giver-back".into()).stack_size(64 << 10);
+        let (sender, receiver) = mpsc::sync_channel(GIVEN_BACK_MAX);
         // Where there is no thread, sending fails.
-        let _ =
-            causeway_os::process::without_signals(|| thread.spawn(move || receiver.iter().for_each(drop)));
+        let _ = start::<{ 64 << 10 }>("giver-back", Box::new(move || receiver.iter().for_each(drop)));
         sender
     });
     drop(GIVEN_BACK.try_send(bytes));

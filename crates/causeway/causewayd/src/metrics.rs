@@ -19,7 +19,7 @@ use causeway_os::lock::lock;
 use causeway_os::process;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::listen::{Listener, new_guid};
+use crate::listen::{ACCEPT_PAUSE, Listener, new_guid};
 use crate::log::log;
 use crate::report::{BusNumber, Line};
 use text::Identities;
@@ -33,8 +33,6 @@ const REQUEST_BYTES: usize = 8192;
 /// As much of an answer is written at once: the kernel waits anew for each buffer of a longer write, and so for ever
 /// for one who takes a little.
 const PIECE_BYTES: usize = 16 << 10;
-/// How long nobody is accepted when there are no descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where metrics are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,27 +224,37 @@ fn answer_all(exchange: &Exchange, listener: &UnixListener) {
             // One that goes away or waits too long has its own loss.
             Ok((stream, _)) => drop(answer(exchange, stream, &mut identities)),
             Err(error) if ready.is_ok() && error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(_) => thread::sleep(PAUSE),
+            Err(_) => thread::sleep(ACCEPT_PAUSE),
         }
     }
 }
 
-fn answer(exchange: &Exchange, mut stream: UnixStream, identities: &mut Identities) -> std::io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    let left = || Some(deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
+/// Reads a request: until it is whole, is as long as one may be, or no more comes. Nothing if no time is left before:
+/// one that sends a byte now and then has no more of it than others.
+fn read_request(
+    left: impl Fn() -> Option<Duration>,
+    mut read_within: impl FnMut(Duration, &mut [u8]) -> std::io::Result<usize>,
+) -> std::io::Result<Option<Vec<u8>>> {
     let (mut request, mut buffer) = (Vec::new(), [0; 1024]);
     let is_whole = |request: &[u8]| request.windows(4).any(|end| end == b"\r\n\r\n");
     while !is_whole(&request) && request.len() < REQUEST_BYTES {
-        // One that sends a byte now and then.
-        if Instant::now() >= deadline {
-            return Ok(());
-        }
-        stream.set_read_timeout(left())?;
-        match stream.read(&mut buffer)? {
+        let Some(left) = left() else { return Ok(None) };
+        match read_within(left, &mut buffer)? {
             0 => break,
             count => request.extend_from_slice(&buffer[..count]),
         }
     }
+    Ok(Some(request))
+}
+
+fn answer(exchange: &Exchange, mut stream: UnixStream, identities: &mut Identities) -> std::io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let left = || deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+    let request = read_request(left, |left, buffer| {
+        stream.set_read_timeout(Some(left))?;
+        stream.read(buffer)
+    })?;
+    let Some(request) = request else { return Ok(()) };
     let (status, text) = if !request.starts_with(b"GET ") {
         ("405 Method Not Allowed", "only GET is answered\n".to_owned())
     } else if let Some(snapshot) = exchange.ask() {
@@ -260,8 +268,8 @@ fn answer(exchange: &Exchange, mut stream: UnixStream, identities: &mut Identiti
     );
     let answer = [head.as_bytes(), text.as_bytes()].concat();
     let mut rest = &answer[..];
-    while !rest.is_empty() && Instant::now() < deadline {
-        stream.set_write_timeout(left())?;
+    while let Some(left) = left().filter(|_| !rest.is_empty()) {
+        stream.set_write_timeout(Some(left))?;
         rest = &rest[stream.write(&rest[..rest.len().min(PIECE_BYTES)])?..];
     }
     Ok(())
@@ -269,6 +277,7 @@ fn answer(exchange: &Exchange, mut stream: UnixStream, identities: &mut Identiti
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{Receiver, channel};
@@ -280,6 +289,47 @@ mod tests {
     const PAUSE: Duration = Duration::from_millis(1);
     /// Makes an answer of so many bytes, which no socket holds.
     static LONG: LazyLock<String> = LazyLock::new(|| "x".repeat(16 << 20));
+
+    /// The kernel counts in ticks, and what comes in the last of them still comes in time.
+    const TICK: Duration = Duration::from_millis(4);
+
+    #[test]
+    fn one_whose_next_byte_always_comes_just_in_time_is_left_at_the_deadline() {
+        let passed = Cell::new(Duration::ZERO);
+        let left = || PATIENCE.checked_sub(passed.get()).filter(|left| !left.is_zero());
+        let mut waits = Vec::new();
+        let request = read_request(left, |wait, buffer| {
+            waits.push(wait);
+            passed.set(passed.get() + (wait / 2).max(TICK));
+            buffer[0] = b'x';
+            Ok(1)
+        });
+        assert!(request.unwrap().is_none(), "it is answered after {:?}", passed.get());
+        assert!(passed.get() < PATIENCE + TICK, "it was waited for until {:?}", passed.get());
+        assert!(waits.is_sorted_by(|earlier, later| earlier > later), "waits that get no shorter: {waits:?}");
+    }
+
+    #[test]
+    fn a_request_is_read_until_its_end_or_the_end_of_all_or_the_most_that_one_may_have() {
+        let long = vec![b'x'; 2 * REQUEST_BYTES];
+        let cases: [(&[&[u8]], usize); 3] = [
+            (&[b"GET / HTTP/1.0\r", b"\n\r", b"\n", b"of another"], 18),
+            (&[b"GET / HTTP/1.0\r\n"], 16),
+            (&[&long], REQUEST_BYTES),
+        ];
+        for (pieces, bytes) in cases {
+            let mut pieces = pieces.iter().copied();
+            let mut piece: &[u8] = &[];
+            let request = read_request(
+                || Some(PATIENCE),
+                |_, buffer| {
+                    piece = if piece.is_empty() { pieces.next().unwrap_or_default() } else { piece };
+                    piece.read(buffer)
+                },
+            );
+            assert_eq!(request.unwrap().unwrap().len(), bytes);
+        }
+    }
 
     fn connect(path: &Path) -> UnixStream {
         let stream = UnixStream::connect(path).unwrap();

@@ -3,7 +3,7 @@
 //! No system call here waits but `epoll_wait`; what may wait is left to threads (modules `blocking`, `descriptors`,
 //! `metrics`). One turn reads sockets that are ready, one after another, lets the bus pass what has arrived, and then
 //! writes to sockets what they got. Each of these parts is limited (module `turn`): of one client a turn takes
-//! `MOST_MESSAGES` messages at most, clients that have sent more wait in a queue behind the others, and no client is
+//! `MESSAGES_MAX` messages at most, clients that have sent more wait in a queue behind the others, and no client is
 //! read before all that was delivered has been offered to its sockets.
 
 mod actions;
@@ -21,9 +21,10 @@ mod turn;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_dbus_wire::wire::Checker;
+use causeway_os::heap;
 use causeway_os::process::{block_signals, read_signal};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
@@ -35,7 +36,7 @@ use crate::bus::{Action, Bus};
 use crate::children::Children;
 use crate::connection::READ_BYTES;
 use crate::end::End;
-use crate::listen::Listener;
+use crate::listen::{ACCEPT_PAUSE, Listener};
 use crate::log::{self, log};
 use crate::member::MemberId;
 use crate::metrics::Metrics;
@@ -47,12 +48,10 @@ use token::Token;
 use turn::{Slice, Turns};
 
 const EVENTS: usize = 256;
-/// How long nobody is accepted when this process has no descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
 /// Connections accepted from one socket in one turn.
-const MOST_ACCEPTED: usize = 64;
+const ACCEPTED_MAX: usize = 64;
 /// Messages taken from one client before the others have had their turn: as many as one system call writes.
-const MOST_MESSAGES: usize = 32;
+const MESSAGES_MAX: usize = 32;
 /// Room for as many actions is kept.
 const KEPT_ACTIONS: usize = 256;
 /// TERM and INT end this program, HUP has it read its configuration again.
@@ -111,6 +110,8 @@ impl Server {
     /// # Errors
     /// The kernel has no descriptors left.
     pub fn new(bus: Bus, listeners: Vec<Listener>, children: Children) -> Result<Server, String> {
+        // One client may leave hundreds of thousands of small pieces, and nobody waits for all of them to be merged.
+        heap::merge_at_once();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| error.to_string())?;
         let signals = block_signals(&SIGNALS).map_err(|error| error.to_string())?;
         epoll::add(&epoll, &signals, Token::Signal.data(), EventFlags::IN)
@@ -241,7 +242,7 @@ impl Server {
                 Err(error) => {
                     log(&format!("cannot watch a socket: {error}"));
                     self.is_listening = false;
-                    self.paused_until = Some(self.now + PAUSE);
+                    self.paused_until = Some(self.now + ACCEPT_PAUSE);
                 }
             }
         }
@@ -249,7 +250,7 @@ impl Server {
 
     fn accept(&mut self, index: usize) {
         let mut slice = Slice::since(self.now);
-        for count in 0..MOST_ACCEPTED {
+        for count in 0..ACCEPTED_MAX {
             if count > 0 && slice.is_over() {
                 return;
             }
@@ -265,7 +266,7 @@ impl Server {
                         continue;
                     }
                     log(&format!("cannot accept a connection: {error}"));
-                    self.paused_until = Some(self.now + PAUSE);
+                    self.paused_until = Some(self.now + ACCEPT_PAUSE);
                     return self.listen(false);
                 }
             }
@@ -325,7 +326,7 @@ impl Server {
                 }
                 count += 1;
                 // What is said to one without a number must reach it before it has one.
-                if !id.is_named() || count == MOST_MESSAGES || (connection.has_message() && slice.is_over()) {
+                if !id.is_named() || count == MESSAGES_MAX || (connection.has_message() && slice.is_over()) {
                     break;
                 }
             } else if !connection.has_message() && std::mem::take(&mut may_read) {

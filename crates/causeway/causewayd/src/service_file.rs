@@ -26,7 +26,7 @@ pub struct Service {
 }
 
 /// The longest file; the others are no file of a service.
-const MOST_BYTES: u64 = 64 << 10;
+const BYTES_MAX: u64 = 64 << 10;
 
 /// What tells one state of a file or folder from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,9 +199,9 @@ fn read_text(path: &Path) -> io::Result<String> {
         return Err(invalid("it is not a regular file".to_owned()));
     }
     let mut text = String::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(invalid(format!("it has more than {MOST_BYTES} bytes")));
+    File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(invalid(format!("it has more than {BYTES_MAX} bytes")));
     }
     Ok(text)
 }
@@ -325,7 +325,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         rustix::fs::mkfifoat(rustix::fs::CWD, path("pipe.service"), rustix::fs::Mode::RUSR).unwrap();
         std::fs::create_dir(path("folder.service")).unwrap();
-        std::fs::write(path("long.service"), "#".repeat(MOST_BYTES as usize + 1)).unwrap();
+        std::fs::write(path("long.service"), "#".repeat(BYTES_MAX as usize + 1)).unwrap();
         write_service(&path("a.service"), "a.B", "/bin/1");
         let mut services = Services::unread(&[folder.path().into()]);
         assert_eq!(services.look_up(&[]).len(), 3, "{:?}", services.warnings);

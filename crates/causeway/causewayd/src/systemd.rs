@@ -20,7 +20,7 @@ pub const ADDRESS: &str = "systemd:";
 pub const VARIABLES: [&str; 4] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET"];
 /// The first of the descriptors.
 const FIRST: i32 = 3;
-const MOST: i32 = 32;
+const SOCKETS_MAX: i32 = 32;
 
 /// Takes the sockets that systemd has handed to this process: those of `ListenStream=` for D-Bus programs, and one of `ListenSequentialPacket=` for
 /// native members.
@@ -31,9 +31,9 @@ pub fn listeners(guid: &str) -> Result<(Vec<Listener>, Option<NativePlace>), Str
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
     let is_for_us = number("LISTEN_PID") == Some(std::process::id().cast_signed());
     let count = number("LISTEN_FDS").filter(|_| is_for_us).unwrap_or(0);
-    if !(1..=MOST).contains(&count) {
+    if !(1..=SOCKETS_MAX).contains(&count) {
         return Err(format!(
-            "`{ADDRESS}` takes 1 to {MOST} sockets of a socket unit, but systemd passed {count}; start the unit with --nofork, or use unix:path=PATH"
+            "`{ADDRESS}` takes 1 to {SOCKETS_MAX} sockets of a socket unit, but systemd passed {count}; start the unit with --nofork, or use unix:path=PATH"
         ));
     }
     let (mut listeners, mut native) = (Vec::new(), None);

@@ -1,10 +1,9 @@
 //! Axes with ticks that people can read: `4 KiB`, `10 µs`, `1 GiB/s`.
 
-use plotly::common::Title;
-use plotly::layout::{Axis as Drawn, AxisType, RangeMode, TicksDirection};
+use serde::Serialize;
 
-use crate::html::escape::in_chart;
-use crate::units::{self, Scale, size};
+use crate::units::{self, Scale, grouped, size};
+use crate::words::plain;
 
 /// An axis of a chart.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,20 +14,73 @@ pub enum Axis {
     Linear(String),
 }
 
+/// An axis as a page draws it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Drawn {
+    pub title: String,
+    pub is_log: bool,
+    /// The values at its ends.
+    pub range: [f64; 2],
+    pub ticks: Vec<(f64, String)>,
+}
+
+/// Marks on a linear axis.
+const MOST_TICKS: f64 = 8.0;
+
 impl Axis {
-    /// As the charting library wants it.
-    pub fn drawn(&self) -> Drawn {
+    /// The axis with room for all of these values.
+    pub fn over(&self, values: &[f64]) -> Drawn {
         match self {
-            Axis::Log(axis) => axis.drawn(),
-            Axis::Linear(title) => plain_axis(title).range_mode(RangeMode::ToZero),
+            Axis::Log(axis) => axis.over(values),
+            Axis::Linear(title) => {
+                let finite = || values.iter().copied().filter(|value| value.is_finite());
+                let (low, high) =
+                    finite().fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+                let ends = if low < high { [low * 1.05, high * 1.05] } else { [0.0, 1.0] };
+                linear(title, ends, MOST_TICKS, finite().all(|value| value.fract() == 0.0))
+            }
         }
     }
+
+    /// Has a value a place on the axis?
+    pub fn shows(&self, value: f64) -> bool {
+        value.is_finite() && (value > 0.0 || matches!(self, Axis::Linear(_)))
+    }
+}
+
+/// A linear axis between two ends; where only whole numbers occur, only those have ticks.
+pub fn linear(title: &str, range: [f64; 2], most_ticks: f64, is_whole: bool) -> Drawn {
+    let [low, high] = range;
+    let step = round_step(high - low, most_ticks);
+    let step = if is_whole { step.max(1.0) } else { step };
+    let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
+    let text = |value: f64| match value {
+        value if decimals == 0 && value.abs() >= 1e4 && value.abs() < 1e15 => {
+            format!("{}{}", if value < 0.0 { "-" } else { "" }, grouped(value.abs() as u64))
+        }
+        value if value.abs() >= 1e15 => format!("{value:e}"),
+        value => format!("{value:.decimals$}"),
+    };
+    let first = (low / step).ceil();
+    // Adding 0 makes 0 of −0.
+    let places = (0..=most_ticks as i32).map(|index| (first + f64::from(index)) * step + 0.0);
+    let ticks = places.take_while(|value| *value <= high).map(|value| (value, text(value))).collect();
+    Drawn { title: plain(title), is_log: false, range, ticks }
+}
+
+/// 1, 2 or 5 times a power of ten, so that at most this number of steps fill a length.
+pub fn round_step(length: f64, most: f64) -> f64 {
+    let least = (length / most).max(f64::MIN_POSITIVE);
+    let power = 10_f64.powf(least.log10().floor());
+    let step = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= least).unwrap_or(10.0);
+    step * power
 }
 
 /// A logarithmic axis with ticks at chosen places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogAxis {
     title: String,
+    unit: String,
     ticks: Vec<(f64, String)>,
     low: f64,
     high: f64,
@@ -55,7 +107,13 @@ impl LogAxis {
             low = size_position(0, sizes);
             ticks.insert(0, (low, size(0)));
         }
-        LogAxis { title: "payload".into(), ticks, low: low / 1.25, high: most as f64 * 1.25 }
+        LogAxis {
+            title: "payload".into(),
+            unit: String::new(),
+            ticks,
+            low: low / 1.25,
+            high: most as f64 * 1.25,
+        }
     }
 
     /// Numbers of something, each with a tick unless there are many.
@@ -67,13 +125,13 @@ impl LogAxis {
             0..=8 => numbers.iter().map(|number| (*number, number.to_string())).collect(),
             _ => value_ticks("", low, high),
         };
-        LogAxis { title: title.into(), ticks, low: low / 1.25, high: high * 1.25 }
+        LogAxis { title: title.into(), unit: String::new(), ticks, low: low / 1.25, high: high * 1.25 }
     }
 
     /// Values in a unit of the record, from the lowest to the highest that will be drawn.
     pub fn values(unit: &str, low: f64, high: f64) -> LogAxis {
         let (low, high) = if low > 0.0 && high.is_finite() { (low / 1.15, high * 1.15) } else { (0.9, 11.0) };
-        LogAxis { title: title(unit), ticks: value_ticks(unit, low, high), low, high }
+        LogAxis { title: title(unit), unit: unit.into(), ticks: value_ticks(unit, low, high), low, high }
     }
 
     /// Ratios from `low` to `high`, around 1, which has a tick.
@@ -91,26 +149,18 @@ impl LogAxis {
             }
             None => value_ticks("", low, high),
         };
-        LogAxis { title: title.into(), ticks, low, high }
+        LogAxis { title: title.into(), unit: String::new(), ticks, low, high }
     }
 
-    fn drawn(&self) -> Drawn {
-        let (values, texts) = self.ticks.iter().cloned().unzip();
-        plain_axis(&self.title)
-            .type_(AxisType::Log)
-            .tick_values(values)
-            .tick_text(texts)
-            .range(vec![self.low.log10(), self.high.log10()])
+    fn over(&self, values: &[f64]) -> Drawn {
+        let beyond = values.iter().copied().filter(|value| *value > 0.0 && value.is_finite());
+        let (low, high) = beyond.fold((self.low, self.high), |(low, high), value| {
+            (if value < low { value / 1.15 } else { low }, if value > high { value * 1.15 } else { high })
+        });
+        let is_chosen = (low, high) == (self.low, self.high);
+        let ticks = if is_chosen { self.ticks.clone() } else { value_ticks(&self.unit, low, high) };
+        Drawn { title: plain(&self.title), is_log: true, range: [low, high], ticks }
     }
-}
-
-/// An axis with nothing decided but its title and its marks.
-pub fn plain_axis(title: &str) -> Drawn {
-    Drawn::new()
-        .title(Title::with_text(in_chart(title)))
-        .ticks(TicksDirection::Outside)
-        .zero_line(false)
-        .auto_margin(true)
 }
 
 /// Where a size stands on the axis: an empty payload a little to the left of the smallest other one.
@@ -196,6 +246,33 @@ mod tests {
         }
         let axis = LogAxis::values("ns/op", f64::INFINITY, 0.0);
         assert!(axis.low > 0.0 && axis.high.is_finite(), "an axis without values is still an axis");
+    }
+
+    #[test]
+    fn a_linear_axis_has_round_ticks_from_zero_and_whole_ones_where_all_values_are_whole() {
+        let texts = |values: &[f64]| {
+            let drawn = Axis::Linear("x".into()).over(values);
+            let ticks: Vec<String> = drawn.ticks.into_iter().map(|(_, text)| text).collect();
+            ticks.join(" ")
+        };
+        assert_eq!(texts(&[0.9, 1.97]), "0.0 0.5 1.0 1.5 2.0");
+        assert_eq!(texts(&[1.0, 2.0, 3.0]), "0 1 2 3");
+        assert_eq!(texts(&[-0.4, 30_000.0]), "0 5000 10,000 15,000 20,000 25,000 30,000");
+        assert_eq!(texts(&[-3.0, 4.5]), "-3 -2 -1 0 1 2 3 4");
+        assert_eq!(texts(&[]), "0 1", "an axis without values is still an axis");
+        assert_eq!(texts(&[f64::NAN, f64::INFINITY, 1e300]).split(' ').count(), 6);
+    }
+
+    #[test]
+    fn a_logarithmic_axis_grows_with_values_beyond_its_ends() {
+        let axis = Axis::Log(LogAxis::values("ns/hop", 120.0, 800.0));
+        let as_chosen = axis.over(&[120.0, 800.0]);
+        assert_eq!(as_chosen.ticks.len(), 6);
+        let wider = axis.over(&[120.0, 800.0, 1e6, 0.0]);
+        let texts: Vec<&str> = wider.ticks.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts.join(", "), "1 µs, 10 µs, 100 µs, 1 ms");
+        assert_eq!(wider.range[0], as_chosen.range[0]);
+        assert!(!axis.shows(0.0) && axis.shows(1.0), "zero has no place on it");
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub enum Block {
     Verbatim(String),
     /// A drawing, and its figures as a table.
     Chart(Box<Chart>),
+    /// Rows in an order, with bars.
+    Ranking(Ranking),
     /// Content that a reader opens when needed; not shown on a terminal.
     Fold {
         /// What is inside, in a few words.
@@ -95,6 +97,7 @@ impl Block {
             Block::Verbatim(text) => !text.is_empty(),
             Block::Table(table) => !table.rows.is_empty(),
             Block::Chart(chart) => chart.figures.is_some(),
+            Block::Ranking(ranking) => !ranking.rows.is_empty(),
             Block::Fold { blocks, .. } => with_folds && blocks.iter().any(|block| block.has_content(true)),
         }
     }
@@ -118,6 +121,69 @@ impl Block {
     /// A drawing; `about` may be empty.
     pub fn chart(title: impl Into<String>, about: &str, drawing: Drawing, figures: Option<Table>) -> Block {
         Block::Chart(Box::new(Chart { title: title.into(), about: about.into(), drawing, figures }))
+    }
+}
+
+/// What costs how much, lowest first, with a bar for each row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranking {
+    /// The question.
+    pub title: String,
+    /// What the figures are multiples of.
+    pub unit: String,
+    /// Lowest cost first.
+    pub rows: Vec<Rank>,
+}
+
+/// A row of a ranking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rank {
+    /// Those of the row.
+    pub names: Vec<String>,
+    /// Their costs as text: `1.37–1.46`.
+    pub times: String,
+    /// The lowest and the highest end of what is known of them, above 0.
+    pub ends: [f64; 2],
+    /// Do all of the row cost less than all of the next, for sure?
+    pub is_sure: bool,
+}
+
+/// Bars whose longest is so many times the first are drawn by doublings.
+const LINEAR_MAX: f64 = 8.0;
+
+impl Ranking {
+    /// Are bars drawn by doublings, so that short ones can be told apart beside long ones?
+    pub fn is_logarithmic(&self) -> bool {
+        self.longest() > LINEAR_MAX
+    }
+
+    fn longest(&self) -> f64 {
+        self.rows.iter().map(|row| row.ends[1]).fold(1.0, f64::max)
+    }
+
+    /// Where the solid and the shaded part of a bar end, as shares of the longest.
+    pub fn shares(&self, row: &Rank) -> [f64; 2] {
+        let log = |times: f64| 1.0 + times.log2().max(-0.9);
+        let share = |times: f64| {
+            if self.is_logarithmic() { log(times) / log(self.longest()) } else { times / self.longest() }
+        };
+        row.ends.map(share)
+    }
+
+    /// The same without bars.
+    pub fn table(&self) -> Table {
+        let row = |row: &Rank| {
+            [row.times.clone(), row.names.join(", "), if row.is_sure { "yes" } else { "no" }.into()]
+        };
+        let title = format!("{}: {}", self.title, self.unit);
+        let heads = ["times", "mechanisms", "surely ahead of the next row"];
+        Table::new(&title, heads, self.rows.iter().map(row)).with_texts([1, 2])
+    }
+
+    /// The heading, with what bars count where that is not the cost itself.
+    pub fn heading(&self) -> String {
+        let bars = if self.is_logarithmic() { "; bars by doublings" } else { "" };
+        format!("{}: {}{bars}", self.title, self.unit)
     }
 }
 

@@ -46,7 +46,7 @@ mod words;
 
 pub use chart::{Chart, Columns, Drawing, Kind, Message, Stack};
 pub use csv::csv;
-pub use document::{Block, Cell, Column, Document, Item, Section, Table, TopTable};
+pub use document::{Block, Cell, Column, Document, Item, Rank, Ranking, Section, Table, TopTable};
 pub use history::{Dated, History};
 pub use html::html;
 pub use json::json;

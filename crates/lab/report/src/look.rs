@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use plotly::common::{DashType, MarkerSymbol};
-
 use crate::matrix::{Column, Matrix};
 
 /// Seven colors that people with any kind of color vision can tell apart, after Okabe and Ito; their yellow and
@@ -42,18 +40,29 @@ impl Look {
         format!("#{red:02x}{green:02x}{blue:02x}")
     }
 
-    /// Its dash: solid for the first seven, and so on.
-    pub fn dash(self) -> DashType {
-        [DashType::Solid, DashType::Dash, DashType::Dot, DashType::DashDot][self.index / COLORS.len() % 4]
-            .clone()
+    /// Its dash as lengths of strokes and gaps, solid for the first seven, and so on.
+    pub fn dash(self) -> &'static str {
+        ["", "7 4", "2 3", "7 3 2 3"][self.index / COLORS.len() % 4]
     }
 
-    /// Its symbol; neighbors differ.
-    pub fn symbol(self) -> MarkerSymbol {
-        use MarkerSymbol::{Circle, Cross, Diamond, Pentagon, Square, Star, TriangleDown, TriangleUp, X};
-        [Circle, Square, Diamond, TriangleUp, X, Cross, TriangleDown, Star, Pentagon][self.index % 9].clone()
+    /// Its symbol as a path around the point; neighbors differ.
+    pub fn symbol(self) -> &'static str {
+        SYMBOLS[self.index % SYMBOLS.len()]
     }
 }
+
+/// Circle, square, diamond, triangle, ×, +, triangle upside down, star and pentagon: eight pixels wide, of relative steps.
+const SYMBOLS: [&str; 9] = [
+    "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
+    "m-3-3h6v6h-6z",
+    "m0-4.5l4.5 4.5-4.5 4.5-4.5-4.5z",
+    "m0-4l4 7h-8z",
+    "m-4-2.5l1.5-1.5 2.5 2.5 2.5-2.5 1.5 1.5-2.5 2.5 2.5 2.5-1.5 1.5-2.5-2.5-2.5 2.5-1.5-1.5 2.5-2.5z",
+    "m-1-4h2v3h3v2h-3v3h-2v-3h-3v-2h3z",
+    "m0 4l4-7h-8z",
+    "m0-4.5l1.1 3h3.2l-2.5 2 .9 3-2.7-1.8-2.7 1.8 .9-3-2.5-2h3.2z",
+    "m0-4l3.8 2.8-1.5 4.5h-4.6l-1.5-4.5z",
+];
 
 /// The looks of all mechanisms of a page.
 #[derive(Debug, Default)]
@@ -89,8 +98,7 @@ mod tests {
     fn no_two_of_the_first_fifty_look_alike() {
         let look = |index| {
             let look = Look { index };
-            let dash = serde_json::to_string(&look.dash()).unwrap();
-            (look.color(1.0), dash, serde_json::to_string(&look.symbol()).unwrap())
+            (look.hex(), look.dash(), look.symbol())
         };
         let all: std::collections::HashSet<_> = (0..50).map(look).collect();
         assert_eq!(all.len(), 50);

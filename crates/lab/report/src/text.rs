@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, LineStyle, TableStyle};
 use textwrap::core::display_width;
 use weighbridge_record::Skipped;
 
-use crate::document::{Block, Cell, Document, Item, Section, Table};
+use crate::document::{Block, Cell, Document, Item, Ranking, Section, Table};
 use crate::figure::Figure;
 use crate::model::{Report, Sourced};
 use crate::section::{document, skipped};
@@ -88,8 +88,26 @@ fn write_section(out: &mut String, section: &Section, width: usize) {
                     write_table(out, figures, &mut has_table, width);
                 }
             }
+            Block::Ranking(of) => ranking(out, of, width),
             Block::Fold { .. } => {}
         }
+    }
+}
+
+/// Width of the longest bar.
+const BAR_WIDTH: usize = 20;
+
+fn ranking(out: &mut String, of: &Ranking, width: usize) {
+    out.push('\n');
+    wrapped(out, &of.heading(), "  ", "    ", width);
+    let longest = of.rows.iter().map(|row| display_width(&row.times)).max().unwrap_or(0);
+    for row in &of.rows {
+        let [solid, shaded] = of.shares(row).map(|share| (share * BAR_WIDTH as f64).round() as usize);
+        let bar = "█".repeat(solid.max(1)) + &"▒".repeat(shaded.saturating_sub(solid.max(1)));
+        let mark = if row.is_sure { ' ' } else { '?' };
+        let first = format!("  {:>longest$} {mark} {bar:<BAR_WIDTH$}  ", row.times);
+        let further = " ".repeat(display_width(&first));
+        wrapped(out, &row.names.join(", "), &first, &further, width);
     }
 }
 

@@ -5,7 +5,7 @@
 mod parse;
 mod subsume;
 
-pub use parse::{MAX_RULE_BYTES, Part, parts};
+pub use parse::{Part, RULE_BYTES_MAX, parts};
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::wire::names::{is_below_name, is_below_path};
 use crate::wire::{Arg, Header, Kind};
 
 /// Greatest index of an argument that a rule can name.
-pub const MAX_ARG: u8 = 63;
+pub const ARG_MAX: u8 = 63;
 
 /// All conditions of one rule, all of which must hold. Two rules are equal when a bus takes them for the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

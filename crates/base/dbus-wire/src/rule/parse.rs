@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::{ArgMatch, MAX_ARG, MatchRule, PathMatch};
+use super::{ARG_MAX, ArgMatch, MatchRule, PathMatch};
 use crate::wire::{Kind, names};
 
 /// Most bytes of a rule. The reference implementation refuses longer ones; the specification names no limit.
-pub const MAX_RULE_BYTES: usize = 1024;
+pub const RULE_BYTES_MAX: usize = 1024;
 
 /// One `key='value'` of a rule: the key, the value without quotes, and where the value stands in the text, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +62,8 @@ impl FromStr for MatchRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<MatchRule, String> {
-        if text.len() > MAX_RULE_BYTES {
-            return Err(format!("a rule of {} bytes is longer than {MAX_RULE_BYTES}", text.len()));
+        if text.len() > RULE_BYTES_MAX {
+            return Err(format!("a rule of {} bytes is longer than {RULE_BYTES_MAX}", text.len()));
         }
         let mut rule = MatchRule::default();
         let mut eavesdrop = None;
@@ -107,8 +107,8 @@ impl MatchRule {
             if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
                 return Err(unknown());
             }
-            let index = digits.parse().ok().filter(|index| *index <= MAX_ARG);
-            (index.ok_or_else(|| format!("`{key}` is beyond argument {MAX_ARG}"))?, arg)
+            let index = digits.parse().ok().filter(|index| *index <= ARG_MAX);
+            (index.ok_or_else(|| format!("`{key}` is beyond argument {ARG_MAX}"))?, arg)
         };
         if self.args.iter().any(|(other, _)| *other == index) {
             return Err(format!("argument {index} is matched twice"));

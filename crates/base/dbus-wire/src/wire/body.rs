@@ -4,11 +4,11 @@ use super::cursor::{Cursor, Endian};
 use super::{Checker, Fault, Header, names, signature};
 
 /// Arguments that a match rule can ask for.
-const MOST_ARGS: usize = 64;
+const ARGS_MAX: usize = 64;
 /// Bytes of a text that a match rule, which is shorter, can ask for.
-const MOST_TEXT: usize = 64 << 10;
+const TEXT_MAX: usize = 64 << 10;
 /// Steps that passing an argument takes, apart from its arrays and texts.
-const MOST_SKIPPED: usize = 1024;
+const SKIPPED_MAX: usize = 1024;
 
 /// A value without parts, or an array of numbers, inside a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +58,8 @@ impl<'a> Args<'a> {
     /// As much of the arguments in a valid `body` as match rules ask for: the first 64, and of each text the first 64 KiB. This is little work
     /// whatever the body is.
     pub fn for_rules(header: &Header<'a>, body: &'a [u8]) -> impl Iterator<Item = Arg<'a>> {
-        let args = Args { most_text: MOST_TEXT, ..Args::new(header, body) };
-        args.map_while(Result::ok).take(MOST_ARGS)
+        let args = Args { most_text: TEXT_MAX, ..Args::new(header, body) };
+        args.map_while(Result::ok).take(ARGS_MAX)
     }
 
     /// The arguments of a whole message; none of bytes that are not one.
@@ -103,7 +103,7 @@ impl<'a> Args<'a> {
                 Arg::Path(path)
             }
             b"u" => Arg::U32(cursor.u32()?),
-            _ if Checker::skip_value(cursor, types, MOST_SKIPPED)? => Arg::Other(types),
+            _ if Checker::skip_value(cursor, types, SKIPPED_MAX)? => Arg::Other(types),
             _ => return Err(Fault::Invalid("an argument has too many parts to be passed")),
         })
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::driver::{DRIVER, DRIVER_PATH};
 
 use super::layout::SIGNATURE;
-use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
+use super::{Endian, Header, Kind, Layout, MESSAGE_BYTES_MAX, names, signature};
 
 /// A message in the making. Names are checked when it is built.
 ///
@@ -225,7 +225,7 @@ impl<'a> Builder<'a> {
         }
         let (_, mut out) = self.header(serial);
         let bytes = out.len() + self.body.bytes.len();
-        if bytes > MAX_MESSAGE_BYTES {
+        if bytes > MESSAGE_BYTES_MAX {
             return Err(TooLong { bytes });
         }
         out.extend_from_slice(&self.body.bytes);

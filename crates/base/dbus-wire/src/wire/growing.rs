@@ -1,6 +1,6 @@
 //! A message that grows: its arguments are written little by little behind its header, and copied nowhere afterwards.
 
-use super::{Body, Builder, Endian, MAX_ARRAY_BYTES, Marshal, OpenArray};
+use super::{ARRAY_BYTES_MAX, Body, Builder, Endian, Marshal, OpenArray};
 
 /// A message with a body that is not whole yet.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Growing {
 
     /// Has it more than an array may have, of which messages that grow are?
     pub fn is_too_long(&self) -> bool {
-        self.bytes() > MAX_ARRAY_BYTES
+        self.bytes() > ARRAY_BYTES_MAX
     }
 
     /// The message with this serial.

@@ -1,7 +1,7 @@
 //! The header of a message: sixteen fixed bytes and an array of fields.
 
 use super::cursor::{Cursor, Endian};
-use super::{Checker, Fault, MAX_ARRAY_BYTES, MAX_MESSAGE_BYTES, names};
+use super::{ARRAY_BYTES_MAX, Checker, Fault, MESSAGE_BYTES_MAX, names};
 
 /// The flag of a call whose caller wants no reply.
 pub const FLAG_NO_REPLY_EXPECTED: u8 = 1;
@@ -244,12 +244,12 @@ fn fixed<'a>(bytes: &[u8]) -> Result<(Header<'a>, usize), Fault> {
     if serial == 0 {
         return Err(Fault::Invalid("the serial is zero"));
     }
-    if fields > MAX_ARRAY_BYTES {
+    if fields > ARRAY_BYTES_MAX {
         return Err(Fault::Invalid("the header fields are larger than 64 MiB"));
     }
     let fields_end = 16 + fields;
     let header_bytes = fields_end.next_multiple_of(8);
-    if header_bytes.saturating_add(body_bytes) > MAX_MESSAGE_BYTES {
+    if header_bytes.saturating_add(body_bytes) > MESSAGE_BYTES_MAX {
         return Err(Fault::Invalid("the message is larger than 128 MiB"));
     }
     let header = Header {

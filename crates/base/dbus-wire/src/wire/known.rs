@@ -2,12 +2,12 @@
 
 use super::layout::{Layout, Numbers};
 use super::stamp::stamped_header;
-use super::{Header, MAX_MESSAGE_BYTES};
+use super::{Header, MESSAGE_BYTES_MAX};
 
 /// Headers of one sender that are remembered: of a call, of a reply, and of signals in turn.
-const MOST: usize = 4;
+const HEADERS_MAX: usize = 4;
 /// A longer header is parsed each time.
-const MOST_BYTES: usize = 512;
+const BYTES_MAX: usize = 512;
 
 /// The headers that one sender has used last.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl KnownHeaders {
 
     /// Remembers a header that was parsed from `message`, with its true sender, and returns its index; nothing if it is too long for that.
     pub fn learn(&mut self, header: &Header<'_>, message: &[u8], sender: &str) -> Option<usize> {
-        if header.header_bytes > MOST_BYTES {
+        if header.header_bytes > BYTES_MAX {
             return None;
         }
         let stamped = stamped_header(message, header, sender)?;
@@ -78,12 +78,12 @@ impl KnownHeaders {
             stamped: stamped.into(),
             reply_serial_at,
         };
-        if self.known.len() < MOST {
+        if self.known.len() < HEADERS_MAX {
             self.known.push(known);
             return Some(self.known.len() - 1);
         }
         let index = self.oldest;
-        self.oldest = (index + 1) % MOST;
+        self.oldest = (index + 1) % HEADERS_MAX;
         self.known[index] = known;
         Some(index)
     }
@@ -121,7 +121,7 @@ impl KnownHeader {
         let Numbers { body_bytes, .. } = self.layout.numbers(message);
         let start = self.layout.header_bytes();
         let body = message.get(start..start + body_bytes)?;
-        if self.stamped.len() + body_bytes > MAX_MESSAGE_BYTES {
+        if self.stamped.len() + body_bytes > MESSAGE_BYTES_MAX {
             return None;
         }
         let mut out = Vec::with_capacity(self.stamped.len() + body_bytes);
@@ -139,7 +139,8 @@ impl KnownHeader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Body, Builder, Endian, stamped};
+    use super::super::layout::tests::alike;
+    use super::super::{Body, Builder, stamped};
     use super::*;
 
     const SENDER: &str = ":1.7";
@@ -147,27 +148,16 @@ mod tests {
     /// What is known says the same as a parse, and the stamp is the same to the byte.
     #[test]
     fn a_known_header_is_what_a_parse_says_and_its_stamp_is_that_of_any_message() {
-        for endian in [Endian::Little, Endian::Big] {
-            let body = |text| Body::in_order(endian).text(text);
-            let call = Builder::call("/a/b", "M").interface("a.b").destination("c.d").sender(":1.99");
-            let reply = |serial| Builder::reply(serial).destination(":1.3").unix_fds(3);
-            let error = |serial, text| Builder::error(serial, "a.b").body(body(text));
-            for (first, second) in [
-                (call.clone().body(body("")), call.body(body("x"))),
-                (reply(9), reply(10)),
-                (error(1, "x"), error(u32::MAX, "long")),
-            ] {
-                let (first, second) = (first.build(5).unwrap(), second.build(6).unwrap());
-                let mut known = KnownHeaders::default();
-                assert_eq!(known.find(&first), None);
-                let header = Header::parse(&first).unwrap();
-                assert_eq!(known.learn(&header, &first, SENDER), Some(0));
-                for message in [&first, &second] {
-                    let found = known.get(known.find(message).unwrap());
-                    let parsed = Header::parse(message).unwrap();
-                    assert_eq!(found.header(message), Header { sender: Some(SENDER), ..parsed });
-                    assert_eq!(found.stamp(message), stamped(message, &parsed, SENDER));
-                }
+        for [first, second] in alike() {
+            let mut known = KnownHeaders::default();
+            assert_eq!(known.find(&first), None);
+            let header = Header::parse(&first).unwrap();
+            assert_eq!(known.learn(&header, &first, SENDER), Some(0));
+            for message in [&first, &second] {
+                let found = known.get(known.find(message).unwrap());
+                let parsed = Header::parse(message).unwrap();
+                assert_eq!(found.header(message), Header { sender: Some(SENDER), ..parsed });
+                assert_eq!(found.stamp(message), stamped(message, &parsed, SENDER));
             }
         }
     }
@@ -175,15 +165,15 @@ mod tests {
     #[test]
     fn the_last_few_headers_are_known_and_long_ones_are_not() {
         let mut known = KnownHeaders::default();
-        let messages: Vec<Vec<u8>> = (0..2 * MOST)
+        let messages: Vec<Vec<u8>> = (0..2 * HEADERS_MAX)
             .map(|number| Builder::signal(&format!("/p{number}"), "a.B", "C").build(1).unwrap())
             .collect();
         for message in &messages {
             assert!(known.learn(&Header::parse(message).unwrap(), message, SENDER).is_some());
         }
         let found: Vec<bool> = messages.iter().map(|message| known.find(message).is_some()).collect();
-        assert_eq!(found, [[false; MOST], [true; MOST]].concat());
-        let long = Builder::signal(&format!("/{}", "p".repeat(MOST_BYTES)), "a.B", "C").build(1).unwrap();
+        assert_eq!(found, [[false; HEADERS_MAX], [true; HEADERS_MAX]].concat());
+        let long = Builder::signal(&format!("/{}", "p".repeat(BYTES_MAX)), "a.B", "C").build(1).unwrap();
         assert_eq!(known.learn(&Header::parse(&long).unwrap(), &long, SENDER), None);
     }
 

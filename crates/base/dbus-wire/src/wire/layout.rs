@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::cursor::Cursor;
-use super::{Checker, Endian, Header, Kind, MAX_MESSAGE_BYTES};
+use super::{Checker, Endian, Header, Kind, MESSAGE_BYTES_MAX};
 
 /// The field with the serial of the call that is answered.
 const REPLY_SERIAL: u8 = 5;
@@ -149,7 +149,7 @@ impl Layout {
         let is_valid = numbers.serial != 0
             && numbers.reply_serial != Some(0)
             && (numbers.body_bytes == 0 || self.texts[SIGNATURE].0 != 0)
-            && numbers.body_bytes <= MAX_MESSAGE_BYTES - end;
+            && numbers.body_bytes <= MESSAGE_BYTES_MAX - end;
         is_valid.then_some(numbers)
     }
 
@@ -260,32 +260,38 @@ pub(super) fn fields(header: &Header<'_>, message: &[u8]) -> impl Iterator<Item 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::{Body, Builder};
     use super::*;
 
+    /// Pairs of messages, of each kind and byte order, whose headers differ in their numbers alone.
+    pub fn alike() -> Vec<[Vec<u8>; 2]> {
+        let pairs = [Endian::Little, Endian::Big].map(|endian| {
+            let body = |text| Body::in_order(endian).text(text);
+            let call = Builder::call("/a/b", "M").interface("a.b").destination("c.d").sender(":1.99");
+            let reply = |serial| Builder::reply(serial).sender(":1.12").destination(":1.3").unix_fds(3);
+            let error = |serial, text| Builder::error(serial, "a.b").body(body(text));
+            [
+                [call.clone().body(body("")), call.body(body("x"))],
+                [reply(9).body(body("")), reply(10).body(body("x"))],
+                [error(1, "x"), error(u32::MAX, "long")],
+            ]
+        });
+        let built = pairs.into_iter().flatten();
+        built.map(|[first, second]| [first.build(5).unwrap(), second.build(6).unwrap()]).collect()
+    }
+
     #[test]
     fn a_layout_finds_every_field_again() {
-        for endian in [Endian::Little, Endian::Big] {
-            let body = |text| Body::in_order(endian).text(text);
-            let call = Builder::call("/a/b", "M").interface("a.b").destination("c.d").sender(":1.7");
-            let reply = |serial| Builder::reply(serial).sender(":1.12").unix_fds(3);
-            let error = |serial, text| Builder::error(serial, "a.b").body(body(text));
-            for (first, second) in [
-                (call.clone().body(body("")), call.body(body("x"))),
-                (reply(9), reply(10)),
-                (error(1, "x"), error(u32::MAX, "long")),
-            ] {
-                let (first, second) = (first.build(5).unwrap(), second.build(6).unwrap());
-                let layout = Layout::of(&Header::parse(&first).unwrap(), &first);
-                assert!(layout.is_of(&first, &second));
-                assert_eq!(layout.header(&first), Header::parse(&first).unwrap());
-                let parsed = Header::parse(&second).unwrap();
-                assert_eq!(layout.header(&second), parsed);
-                let of_layout = [layout.path(&second), layout.interface(&second), layout.member(&second)];
-                assert_eq!(of_layout, [parsed.path, parsed.interface, parsed.member]);
-                assert_eq!(layout.signature(&second), parsed.signature);
-            }
+        for [first, second] in alike() {
+            let layout = Layout::of(&Header::parse(&first).unwrap(), &first);
+            assert!(layout.is_of(&first, &second));
+            assert_eq!(layout.header(&first), Header::parse(&first).unwrap());
+            let parsed = Header::parse(&second).unwrap();
+            assert_eq!(layout.header(&second), parsed);
+            let of_layout = [layout.path(&second), layout.interface(&second), layout.member(&second)];
+            assert_eq!(of_layout, [parsed.path, parsed.interface, parsed.member]);
+            assert_eq!(layout.signature(&second), parsed.signature);
         }
     }
 

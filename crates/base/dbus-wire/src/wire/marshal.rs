@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Body, Endian, Fault, MAX_ARRAY_BYTES, MAX_DEPTH, MAX_MESSAGE_BYTES};
+use super::{ARRAY_BYTES_MAX, Body, DEPTH_MAX, Endian, Fault, MESSAGE_BYTES_MAX};
 
 /// Marshalled values in native byte order. Nothing compares them with the signature that the caller gives at the end.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,7 @@ impl Marshal {
 
     /// Writes an `s`, if it can be one.
     pub(super) fn checked_text(&mut self, text: &str) -> Result<(), Fault> {
-        if text.len() > MAX_MESSAGE_BYTES {
+        if text.len() > MESSAGE_BYTES_MAX {
             return Err(Fault::Invalid("a string is longer than a message may be"));
         }
         if text.as_bytes().contains(&0) {
@@ -130,7 +130,7 @@ impl Marshal {
     /// Writes what is inside a container.
     #[inline]
     fn inside(&mut self, write: impl FnOnce(&mut Marshal) -> Result<(), Fault>) -> Result<(), Fault> {
-        if self.depth == MAX_DEPTH {
+        if self.depth == DEPTH_MAX {
             return Err(Fault::Invalid("more than 64 containers are inside each other"));
         }
         self.depth += 1;
@@ -167,7 +167,7 @@ impl Marshal {
     ) -> Result<(), Fault> {
         let array = self.begin_array(element_alignment);
         self.inside(elements)?;
-        if self.bytes.len() - array.start > MAX_ARRAY_BYTES {
+        if self.bytes.len() - array.start > ARRAY_BYTES_MAX {
             return Err(Fault::Invalid("an array is larger than 64 MiB"));
         }
         self.end_array(array);

@@ -41,13 +41,13 @@ pub use value::{Value, values};
 use std::fmt;
 
 /// Most bytes of a message, header and body together: 128 MiB.
-pub const MAX_MESSAGE_BYTES: usize = 128 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 /// Most bytes of the elements of an array: 64 MiB.
-pub const MAX_ARRAY_BYTES: usize = 64 << 20;
+pub const ARRAY_BYTES_MAX: usize = 64 << 20;
 /// Most bytes of a name of any kind.
-pub const MAX_NAME_BYTES: usize = 255;
+pub const NAME_BYTES_MAX: usize = 255;
 /// Most containers inside each other, variants included.
-pub const MAX_DEPTH: u32 = 64;
+pub const DEPTH_MAX: u32 = 64;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

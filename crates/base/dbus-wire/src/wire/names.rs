@@ -1,6 +1,6 @@
 //! Which strings are names: of connections, interfaces, members, errors, objects.
 
-use super::MAX_NAME_BYTES;
+use super::NAME_BYTES_MAX;
 
 /// A unique name such as `:1.42` or a well-known name.
 pub fn is_bus_name(name: &str) -> bool {
@@ -10,30 +10,30 @@ pub fn is_bus_name(name: &str) -> bool {
 /// A unique name: a colon, then at least two elements, which may start with a digit.
 pub fn is_unique(name: &str) -> bool {
     name.strip_prefix(':').is_some_and(|rest| {
-        name.len() <= MAX_NAME_BYTES
+        name.len() <= NAME_BYTES_MAX
             && elements::<b'.'>(rest, WORD | HYPHEN, true).is_some_and(|count| count > 1)
     })
 }
 
 /// A well-known name such as `org.freedesktop.DBus`: at least two elements.
 pub fn is_well_known(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES
+    name.len() <= NAME_BYTES_MAX
         && elements::<b'.'>(name, WORD | HYPHEN, false).is_some_and(|count| count > 1)
 }
 
 /// What `arg0namespace` takes: a well-known name, or the first elements of one.
 pub fn is_namespace(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && elements::<b'.'>(name, WORD | HYPHEN, false).is_some()
+    name.len() <= NAME_BYTES_MAX && elements::<b'.'>(name, WORD | HYPHEN, false).is_some()
 }
 
 /// An interface name, or the name of an error: at least two elements without hyphens.
 pub fn is_interface(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && elements::<b'.'>(name, WORD, false).is_some_and(|count| count > 1)
+    name.len() <= NAME_BYTES_MAX && elements::<b'.'>(name, WORD, false).is_some_and(|count| count > 1)
 }
 
 /// The name of a method or a signal.
 pub fn is_member(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && elements::<b'.'>(name, WORD, false) == Some(1)
+    name.len() <= NAME_BYTES_MAX && elements::<b'.'>(name, WORD, false) == Some(1)
 }
 
 /// An object path. The specification sets no limit but that of a message.

@@ -1,13 +1,13 @@
 //! Type signatures: which are valid, and where each of their complete types ends.
 
 /// Most bytes of a signature.
-pub const MAX_SIGNATURE_BYTES: usize = 255;
+pub const SIGNATURE_BYTES_MAX: usize = 255;
 /// Most arrays inside each other, and most structs inside each other.
-pub(super) const MAX_NESTING: u32 = 32;
+pub(super) const NESTING_MAX: u32 = 32;
 
 /// Checks a signature of any number of complete types. The error says which rule it breaks.
 pub fn check(signature: &str) -> Result<(), &'static str> {
-    if signature.len() > MAX_SIGNATURE_BYTES {
+    if signature.len() > SIGNATURE_BYTES_MAX {
         return Err("a signature is longer than 255 bytes");
     }
     let mut rest = signature.as_bytes();
@@ -81,10 +81,10 @@ fn complete_type(types: &[u8], arrays: u32, structs: u32) -> Result<&[u8], &'sta
     match code {
         b'v' => Ok(rest),
         _ if is_basic(code) => Ok(rest),
-        b'a' if arrays == MAX_NESTING => Err("more than 32 arrays are inside each other"),
+        b'a' if arrays == NESTING_MAX => Err("more than 32 arrays are inside each other"),
         b'a' if rest.first() == Some(&b'{') => dict_entry(&rest[1..], arrays + 1, structs),
         b'a' => complete_type(rest, arrays + 1, structs),
-        b'(' if structs == MAX_NESTING => Err("more than 32 structs are inside each other"),
+        b'(' if structs == NESTING_MAX => Err("more than 32 structs are inside each other"),
         b'(' if rest.first() == Some(&b')') => Err("a struct has no fields"),
         b'(' => {
             let mut rest = rest;
@@ -99,7 +99,7 @@ fn complete_type(types: &[u8], arrays: u32, structs: u32) -> Result<&[u8], &'sta
 }
 
 fn dict_entry(types: &[u8], arrays: u32, structs: u32) -> Result<&[u8], &'static str> {
-    if structs == MAX_NESTING {
+    if structs == NESTING_MAX {
         return Err("more than 32 structs are inside each other");
     }
     match types.split_first() {

@@ -1,7 +1,7 @@
 //! The sender of a message, filled in by the bus that it passes.
 
 use super::layout::fields;
-use super::{Header, MAX_ARRAY_BYTES, MAX_MESSAGE_BYTES, names};
+use super::{ARRAY_BYTES_MAX, Header, MESSAGE_BYTES_MAX, names};
 
 const SENDER: u8 = 7;
 /// The last field that this version of the specification knows.
@@ -45,10 +45,10 @@ fn stamp_header(out: &mut Vec<u8>, message: &[u8], header: &Header<'_>, sender: 
     out.extend(sender.as_bytes());
     out.push(0);
     let fields_bytes =
-        u32::try_from(out.len() - 16).ok().filter(|bytes| *bytes as usize <= MAX_ARRAY_BYTES)?;
+        u32::try_from(out.len() - 16).ok().filter(|bytes| *bytes as usize <= ARRAY_BYTES_MAX)?;
     out[12..16].copy_from_slice(&header.endian.bytes(fields_bytes));
     pad(out);
-    (out.len() + header.body_bytes <= MAX_MESSAGE_BYTES).then_some(())
+    (out.len() + header.body_bytes <= MESSAGE_BYTES_MAX).then_some(())
 }
 
 fn pad(out: &mut Vec<u8>) {
@@ -86,8 +86,8 @@ mod tests {
             Builder::signal(&path, "a.B", "C").build(1).unwrap()
         };
         let other = Header::parse(&with_path(8)).unwrap().header_bytes - 16 - 8;
-        let largest = with_path((MAX_ARRAY_BYTES - other) / 8 * 8 - 8);
-        for (message, fits) in [(largest, false), (with_path(MAX_ARRAY_BYTES - other - 64), true)] {
+        let largest = with_path((ARRAY_BYTES_MAX - other) / 8 * 8 - 8);
+        for (message, fits) in [(largest, false), (with_path(ARRAY_BYTES_MAX - other - 64), true)] {
             let header = Header::parse(&message).unwrap();
             let after = stamped(&message, &header, ":1.4");
             assert_eq!(after.is_some(), fits, "{} bytes", header.header_bytes);

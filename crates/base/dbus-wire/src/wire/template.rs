@@ -1,7 +1,7 @@
 //! Headers that were built before: the header of a message with the same fields is a copy, in which numbers are changed.
 
 use super::layout::SIGNATURE;
-use super::{Builder, Layout, MAX_MESSAGE_BYTES, TooLong};
+use super::{Builder, Layout, MESSAGE_BYTES_MAX, TooLong};
 
 /// Places for headers; a power of two.
 const PLACES: usize = 64;
@@ -146,7 +146,7 @@ impl Template {
         let Layout { endian, reply_serial_at, .. } = self.layout;
         let body = &*message.body.bytes;
         let bytes = self.header.len() + body.len();
-        if bytes > MAX_MESSAGE_BYTES {
+        if bytes > MESSAGE_BYTES_MAX {
             return Err(TooLong { bytes });
         }
         out.clear();

@@ -12,7 +12,7 @@
 
 use std::str::FromStr;
 
-use super::{Body, MAX_DEPTH, Marshal, names, signature};
+use super::{Body, DEPTH_MAX, Marshal, names, signature};
 
 /// The arguments of a message, of these types and in the byte order of this machine. The error is a sentence: which
 /// word is not a value of its type, or that there are too few or too many.
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, types: &str, depth: u32) -> Result<(), String> {
-        if depth > MAX_DEPTH {
+        if depth > DEPTH_MAX {
             return Err("more than 64 containers are inside each other".into());
         }
         match types.as_bytes()[0] {

@@ -22,7 +22,7 @@ use rustix::net::{
 use crate::error::{Context, Error, Result};
 
 /// The most descriptors that the kernel takes in one message.
-pub const MAX_FDS: usize = 253;
+pub const FDS_MAX: usize = 253;
 
 /// Two connected sockets that keep message boundaries and say when the other end is gone, closed on exec.
 pub fn seqpacket_pair() -> Result<(OwnedFd, OwnedFd)> {
@@ -46,7 +46,7 @@ fn pair(kind: SocketType, name: &str) -> Result<(OwnedFd, OwnedFd)> {
 
 /// Control data of a message, aligned as the kernel's header wants it.
 #[repr(C, align(8))]
-struct Control([MaybeUninit<u8>; rustix::cmsg_space!(ScmRights(MAX_FDS))]);
+struct Control([MaybeUninit<u8>; rustix::cmsg_space!(ScmRights(FDS_MAX))]);
 
 impl Control {
     fn new() -> Control {
@@ -64,18 +64,18 @@ impl Control {
 
 /// Sends all of `bytes` and, with the first of them, copies of `fds`. Never raises SIGPIPE. Fails with `EPIPE` when the other
 /// end is gone, `EAGAIN` on a full non-blocking socket (a stream may have taken a part), `ETOOMANYREFS` when too many sent
-/// descriptors wait to be received, `EMSGSIZE`; `EINVAL` for more than [`MAX_FDS`] descriptors, or without a byte to carry
+/// descriptors wait to be received, `EMSGSIZE`; `EINVAL` for more than [`FDS_MAX`] descriptors, or without a byte to carry
 /// them.
 pub fn send_with_fds(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
     let socket = socket.as_fd();
     let on = || format!("{} bytes and {} descriptors", bytes.len(), fds.len());
-    if fds.len() > MAX_FDS || (bytes.is_empty() && !fds.is_empty()) {
+    if fds.len() > FDS_MAX || (bytes.is_empty() && !fds.is_empty()) {
         return Err(Error::new("send", on(), Errno::INVAL));
     }
     let mut space = Control::new();
     let mut control = SendAncillaryBuffer::new(&mut space.0);
     if !fds.is_empty() {
-        assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "there is room for MAX_FDS descriptors");
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "there is room for FDS_MAX descriptors");
     }
     let mut rest = bytes;
     loop {
@@ -102,7 +102,7 @@ pub fn send_with_fds(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) ->
 /// descriptors. The message is then lost, and all descriptors that came with it are closed.
 ///
 /// # Panics
-/// When `max_fds` is above [`MAX_FDS`].
+/// When `max_fds` is above [`FDS_MAX`].
 pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Result<(usize, Vec<OwnedFd>)> {
     let room = buf.len();
     match recv_part_with_fds(socket, buf, max_fds)? {
@@ -117,7 +117,7 @@ pub fn recv_part_with_fds(
     buf: &mut [u8],
     max_fds: usize,
 ) -> Result<(usize, Vec<OwnedFd>, Option<Errno>)> {
-    assert!(max_fds <= MAX_FDS, "no message carries {max_fds} descriptors");
+    assert!(max_fds <= FDS_MAX, "no message carries {max_fds} descriptors");
     let socket = socket.as_fd();
     let text = room_of(buf.len(), max_fds);
     let mut space = Control::new();
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn descriptors_arrive_in_order_with_their_message() {
         for (name, near, far) in every_pair() {
-            for count in [0, 1, 2, 3, 7, MAX_FDS] {
+            for count in [0, 1, 2, 3, 7, FDS_MAX] {
                 let files: Vec<OwnedFd> =
                     (0..count).map(|i| crate::memory::memfd("sent", i as u64).unwrap()).collect();
                 let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn too_many_descriptors_or_none_to_carry_them_are_refused() {
         let (near, far) = seqpacket_pair().unwrap();
-        let many = vec![far.as_fd(); MAX_FDS + 1];
+        let many = vec![far.as_fd(); FDS_MAX + 1];
         assert_eq!(send_with_fds(&near, b"x", &many).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert_eq!(send_with_fds(&near, b"", &many[..1]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }

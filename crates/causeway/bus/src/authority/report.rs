@@ -13,7 +13,7 @@ use crate::shared::statistics::Statistics;
 
 /// Entries looked at to find one whose message is still there. Those before it were not for this member, or it would
 /// be.
-const MOST_LOOKED_AT: u64 = 256;
+const LOOKED_AT_MAX: u64 = 256;
 
 /// The oldest entry that a member has not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Authority {
             return None;
         }
         let cursor = order.cursor(slot).load(Ordering::Acquire);
-        for position in cursor..cursor.saturating_add(MOST_LOOKED_AT) {
+        for position in cursor..cursor.saturating_add(LOOKED_AT_MAX) {
             let Cell::Present(entry) = ring::look(&*order, position) else { return None };
             if let Some(header) = self.port.header_of(&mut self.fds, entry) {
                 let age = Duration::from_nanos(now.saturating_sub(header.sent_ns));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use causeway_dbus_wire::wire::{Header, MAX_MESSAGE_BYTES};
+use causeway_dbus_wire::wire::{Header, MESSAGE_BYTES_MAX};
 
 use super::foreign::ForeignDescriptors;
 use super::staging::StagedTransfer;
@@ -78,7 +78,7 @@ impl Authority {
         let file =
             fds.first().ok_or_else(|| Error::Refused("a staged transfer needs a descriptor".into()))?;
         if body_bytes > 0
-            && (body_bytes > MAX_MESSAGE_BYTES as u64 || body::checked_bytes(file)? != body_bytes)
+            && (body_bytes > MESSAGE_BYTES_MAX as u64 || body::checked_bytes(file)? != body_bytes)
         {
             return Err(Error::Refused(format!("the file of a message does not have {body_bytes} bytes")));
         }

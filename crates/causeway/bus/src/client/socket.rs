@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::sasl::{self, Next};
-use causeway_os::socket::{MAX_FDS, recv_part_with_fds, send_with_fds};
+use causeway_os::socket::{FDS_MAX, recv_part_with_fds, send_with_fds};
 
 use super::{Error, TIMEOUT};
 use crate::wire::whole_message;
@@ -107,7 +107,7 @@ impl Socket {
         self.stream.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
         let start = self.received.len();
         self.received.resize(start + CHUNK_BYTES, 0);
-        let got = recv_part_with_fds(&self.stream, &mut self.received[start..], MAX_FDS);
+        let got = recv_part_with_fds(&self.stream, &mut self.received[start..], FDS_MAX);
         self.received.truncate(start + got.as_ref().map_or(0, |(count, ..)| *count));
         match got {
             Ok((0, ..)) => Err(Error::Closed),

@@ -28,7 +28,7 @@ const ARG0: u8 = 16;
 const ARG0_NAMESPACE: u8 = 32;
 const SENDER: u8 = 64;
 /// In the first word: yes to everything.
-const ALL: u64 = 1 << 32;
+const WANTS_ALL: u64 = 1 << 32;
 /// No member has this number: a rule for a name without owner.
 const NO_MEMBER: u64 = u64::MAX;
 
@@ -155,7 +155,7 @@ impl Filter {
     /// A filter that says yes to every signal.
     pub fn all() -> Filter {
         let mut filter = Filter::default();
-        filter.words[0] = ALL;
+        filter.words[0] = WANTS_ALL;
         filter
     }
 
@@ -215,7 +215,7 @@ impl Filter {
                 self.words[0] |= 1 << (KEYS_USED + kind as u32);
                 self.words[1 + EXACT_RULES * RULE_WORDS + bit as usize / 64] |= 1 << (bit % 64);
             }
-            None => self.words[0] |= ALL,
+            None => self.words[0] |= WANTS_ALL,
         }
     }
 
@@ -298,7 +298,7 @@ fn rule_words(rule: &MatchRule, sender: Option<u64>) -> [u64; RULE_WORDS] {
 pub fn says_yes(word: impl Fn(usize) -> u64, keys: &SignalKeys<'_>) -> bool {
     let first = word(0);
     let exact = (first as u32 as usize).min(EXACT_RULES);
-    first & ALL != 0
+    first & WANTS_ALL != 0
         || (0..exact).any(|index| {
             let at = 1 + index * RULE_WORDS;
             rule_says_yes(std::array::from_fn(|part| word(at + part)), keys)

@@ -1,6 +1,6 @@
 //! The 64 bytes before each message in an outbox.
 
-use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
+use causeway_dbus_wire::wire::MESSAGE_BYTES_MAX;
 
 /// What is said of a message without reading it. The D-Bus message follows, as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl BusHeader {
             BODY_IN_FILE => {
                 self.token != 0
                     && self.body_offset <= self.message_bytes
-                    && self.message_bytes as usize <= MAX_MESSAGE_BYTES
+                    && self.message_bytes as usize <= MESSAGE_BYTES_MAX
             }
             _ => false,
         }
@@ -107,7 +107,7 @@ mod tests {
         let in_file = BusHeader {
             form: BODY_IN_FILE,
             token: 1,
-            message_bytes: MAX_MESSAGE_BYTES as u32,
+            message_bytes: MESSAGE_BYTES_MAX as u32,
             body_offset: 80,
             ..BusHeader::default()
         };

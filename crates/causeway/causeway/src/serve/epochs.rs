@@ -98,6 +98,7 @@ impl State {
         } else {
             connection.role = Role::Client;
             self.logs.joiners.retain(|(joiner, _)| *joiner != token);
+            self.end_if_nobody_is_left();
         }
         granted
     }
@@ -312,6 +313,7 @@ impl State {
             self.connections.send(token, Message::refusal(refusal));
             self.connections.make_visitor(token);
         }
+        self.end_if_nobody_is_left();
     }
 
     /// The group was closed, or its one publisher is gone: no log follows.
@@ -393,5 +395,48 @@ impl State {
                 free(ended);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_os::socket::seqpacket_pair;
+    use rustix::event::epoll::{self, CreateFlags};
+
+    use super::*;
+    use crate::options::GroupOptions;
+    use crate::serve::connections::Origin;
+
+    /// A group that its creator has left, and a publisher that has asked to join and died, while the log for it is made.
+    fn left_while_a_log_is_made() -> State {
+        let options = GroupOptions::new().capacity_bytes(4096).several_publishers().late_publishers();
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+        let mut state = State::new("left", options, epoll).unwrap();
+        let (near, far) = seqpacket_pair().unwrap();
+        let token = state.connect(near, Origin::Path).unwrap();
+        state.grant_publisher(token).unwrap();
+        assert_ne!(state.joiners(), 0);
+        drop(far);
+        state.admit_no_more_local_publishers();
+        assert!(!state.pages.has_ended(), "somebody may publish yet");
+        state
+    }
+
+    /// Before, it waited for this publisher for ever, and its subscribers for the end.
+    #[test]
+    fn a_group_ends_where_its_last_publisher_died_while_a_log_was_made_for_it() {
+        let mut state = left_while_a_log_is_made();
+        let made = state.take_wanted_log().expect("a log is wanted")();
+        state.add_log(made).unwrap();
+        assert!(state.pages.has_ended(), "{:?}", state.logs.joiners);
+    }
+
+    #[test]
+    fn a_group_ends_where_no_log_can_be_made_for_its_last_publisher() {
+        let mut state = left_while_a_log_is_made();
+        drop(state.take_wanted_log());
+        let failed = Error::os("make", "a log", std::io::Error::from_raw_os_error(12));
+        assert!(state.add_log(Err(failed)).is_err());
+        assert!(state.pages.has_ended(), "{:?}", state.logs.joiners);
     }
 }

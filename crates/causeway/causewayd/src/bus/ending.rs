@@ -48,7 +48,7 @@ impl Bus {
             while let Some((id, eviction)) = self.leaving.pop() {
                 if self.is_reachable(id) {
                     let who = self.described(id);
-                    self.act(Action::Disconnect(id, eviction, who));
+                    self.push_action(Action::Disconnect(id, eviction, who));
                     self.remove(id);
                 }
             }
@@ -112,7 +112,7 @@ impl Bus {
             (ending.is_monitor, ending.is_told) = (false, false);
         }
         if let Some(waiting) = self.starts.take_last_of(id) {
-            self.waits_no_more(&waiting);
+            self.finish_waiting(&waiting);
             self.step(ENTRY);
         } else if self.matches.take_last(id) || !ending.is_monitor && self.monitors.take_last(id) {
             self.step(ENTRY);

@@ -93,7 +93,7 @@ impl Bus {
             if index < FEW_MEMBERS {
                 self.renew_filter(member);
             } else {
-                self.put(Later::act(Action::UpdateDirectory(DirectoryUpdate::Everything(member))));
+                self.put(Later::new(Action::UpdateDirectory(DirectoryUpdate::Everything(member))));
                 self.narrow_again(member);
             }
         }

@@ -156,7 +156,7 @@ impl Bus {
     /// Leaves something to be shown, if it can be seen.
     pub(crate) fn update_directory(&mut self, update: DirectoryUpdate) {
         if self.is_joinable() {
-            self.act(Action::UpdateDirectory(update));
+            self.push_action(Action::UpdateDirectory(update));
         }
     }
 
@@ -191,7 +191,7 @@ impl Bus {
     }
 
     fn append(&mut self, routed: RoutedMessage<'_>, to: Receiver) {
-        self.act(Action::Append { from: routed.from, to, message: Rc::clone(routed.message) });
+        self.push_action(Action::Append { from: routed.from, to, message: Rc::clone(routed.message) });
     }
 
     /// A call between native members goes through the bus, because its caller knew no receiver: now it knows one.

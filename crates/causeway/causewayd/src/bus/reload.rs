@@ -30,7 +30,7 @@ impl Bus {
         }
         self.reloading.waiting.extend(asked);
         self.reloading.is_running = true;
-        self.act(Action::Reload);
+        self.push_action(Action::Reload);
     }
 
     /// The configuration was read: it holds from now on. Where it cannot be used, the one before does, and the sentence is logged, too.

@@ -8,7 +8,7 @@ use crate::log;
 use crate::member::MemberId;
 
 /// Well-known names of one connection that a line of the log has.
-const MOST_NAMES: usize = 4;
+const NAMES_MAX: usize = 4;
 
 /// A call that asks what connections hold and have done.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl Bus {
         let unique = id.label();
         let Some(member) = self.members.get(&id) else { return unique };
         let Credentials { pid, uid, .. } = member.identity.credentials;
-        let names: Vec<&str> = self.names.of(id).iter().take(MOST_NAMES).map(|name| &**name).collect();
+        let names: Vec<&str> = self.names.of(id).iter().take(NAMES_MAX).map(|name| &**name).collect();
         let names = if names.is_empty() { String::new() } else { format!("{}; ", names.join(", ")) };
         // It is read for a line that is said alone.
         let program = if log::has_room() { program(pid) } else { None };

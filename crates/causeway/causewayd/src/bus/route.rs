@@ -187,7 +187,7 @@ impl Bus {
             message.file.take();
         }
         if !self.is_native(to) {
-            self.act(Action::Deliver(to, Rc::clone(message)));
+            self.push_action(Action::Deliver(to, Rc::clone(message)));
         }
     }
 

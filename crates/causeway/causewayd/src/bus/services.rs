@@ -9,12 +9,12 @@ use causeway_dbus_wire::wire::Body;
 use super::waiters::Outcome;
 use super::work::TOLD;
 use super::{Action, Bus, DRIVER};
-use crate::activation::{ALL, ALREADY_RUNNING, Phase, Waiting};
+use crate::activation::{ALL_NAMES, ALREADY_RUNNING, Phase, Waiting};
 use crate::log::log;
 use crate::service_file::Services;
 
 /// Names that a thread looks up at once.
-const MOST_NAMES: usize = 1024;
+const NAMES_MAX: usize = 1024;
 
 /// Files of services that are read, and the names for which they are.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Bus {
         if let Some(services) = self.known.services.take() {
             let generation = self.known.generation;
             let look_up = LookUp { services, names: Vec::new(), warnings: Vec::new(), generation };
-            self.act(Action::LookUp(look_up));
+            self.push_action(Action::LookUp(look_up));
         }
     }
 
@@ -94,12 +94,12 @@ impl Bus {
         if self.known.services.is_none() || self.known.has_found() {
             return;
         }
-        let names = self.starts.take_asked(MOST_NAMES);
+        let names = self.starts.take_asked(NAMES_MAX);
         if !names.is_empty()
             && let Some(services) = self.known.services.take()
         {
             let generation = self.known.generation;
-            self.act(Action::LookUp(LookUp { services, names, warnings: Vec::new(), generation }));
+            self.push_action(Action::LookUp(LookUp { services, names, warnings: Vec::new(), generation }));
         }
     }
 
@@ -132,7 +132,7 @@ impl Bus {
 
     fn answer_lookup(&mut self, name: &str) {
         let services = self.known.services.as_ref().expect("answers come before the next look");
-        if name == ALL {
+        if name == ALL_NAMES {
             let names: Vec<&str> = std::iter::once(DRIVER).chain(services.names()).collect();
             return self.answer_all(name, Body::default().texts(&names));
         }
@@ -161,8 +161,8 @@ impl Bus {
 
     /// A call asks for all names that files provide programs for now.
     pub(crate) fn list_services(&mut self, waiting: Waiting) {
-        if let Err(waiting) = self.starts.join(ALL, waiting) {
-            self.ask_for(ALL, waiting);
+        if let Err(waiting) = self.starts.join(ALL_NAMES, waiting) {
+            self.ask_for(ALL_NAMES, waiting);
         }
     }
 }

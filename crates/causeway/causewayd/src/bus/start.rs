@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::waiters::Outcome;
 use super::work::{ENTRY, PARTS, TOLD, Work};
 use super::{Action, Bus, RoutedMessage};
-use crate::activation::{ALL, Phase, Seen, Waiting, Wants};
+use crate::activation::{ALL_NAMES, Phase, Seen, Waiting, Wants};
 use crate::error;
 use crate::limit::Reached;
 use crate::log::log;
@@ -65,7 +65,7 @@ impl Bus {
             return self.wait_for_systemd(waiting);
         }
         if name.starts_with(':') || self.is_known_to_lack(name) {
-            self.waits_no_more(&waiting);
+            self.finish_waiting(&waiting);
             let why = wants.without(name);
             return self.refuse(from, routed.header, error::SERVICE_UNKNOWN, &why);
         }
@@ -86,7 +86,7 @@ impl Bus {
     }
 
     /// What has waited has come to its end: it is not charged any more, and monitors have seen it.
-    pub(super) fn waits_no_more(&mut self, waiting: &Waiting) {
+    pub(super) fn finish_waiting(&mut self, waiting: &Waiting) {
         self.show(waiting);
         self.starts.left(waiting);
         if let Some(sender) = waiting.sender {
@@ -142,7 +142,7 @@ impl Bus {
         let environment = self.starter_environment();
         self.step(environment.len());
         if let Some(number) = self.starts.advance(name, Phase::Program) {
-            self.act(Action::Start { number, command, environment });
+            self.push_action(Action::Start { number, command, environment });
         }
         self.show_waiting(name);
         Ok(())
@@ -186,7 +186,9 @@ impl Bus {
         while let Some(name) = self.starts.expired(self.now) {
             let (time, phase) = (self.config.limits.service_start.as_millis(), self.starts.phase(&name));
             let what = match phase {
-                Some(Phase::LookedUp) if *name == *ALL => "the files of services have not been read".into(),
+                Some(Phase::LookedUp) if *name == *ALL_NAMES => {
+                    "the files of services have not been read".into()
+                }
                 Some(Phase::LookedUp) => format!("no file has been found yet that provides {name}"),
                 Some(Phase::Unit(unit)) => {
                     format!("the unit {unit} of systemd, which provides {name}, has not acquired this name")
@@ -196,7 +198,7 @@ impl Bus {
             };
             // One that hangs would stay beside the next that is started.
             if let Some(number) = self.starts.program_of(&name) {
-                self.act(Action::Kill(number));
+                self.push_action(Action::Kill(number));
             }
             let why = format!("{what} within {time} ms (service_start_timeout)");
             self.fail_start(&name, error::TIMED_OUT, &why, &why);

@@ -130,7 +130,7 @@ impl Bus {
     /// A message for systemd, or a call that asks for it to be started, waits until it has connected.
     pub(super) fn wait_for_systemd(&mut self, waiting: Waiting) {
         if self.names.owner(SYSTEMD).is_some() {
-            self.waits_no_more(&waiting);
+            self.finish_waiting(&waiting);
             return self.answer(&waiting, Body::default().u32(ALREADY_RUNNING));
         }
         self.expect_systemd(waiting);

@@ -66,7 +66,7 @@ impl Bus {
 
     /// Tells one of them what they wait for; returns the steps that it took.
     fn tell(&mut self, waiting: &Waiting, outcome: &Outcome) -> usize {
-        self.waits_no_more(waiting);
+        self.finish_waiting(waiting);
         let mut steps = TOLD;
         // One that has left, or is a monitor now, waits for nothing.
         let is_active = |id| self.members.get(&id).is_some_and(|member| member.stage == Stage::Active);

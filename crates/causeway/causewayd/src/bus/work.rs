@@ -8,8 +8,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use causeway_os::heap;
-
 use super::{Action, Bus};
 use crate::message::Output;
 
@@ -41,7 +39,7 @@ pub(crate) trait Work: fmt::Debug {
 pub(super) struct Later(Option<Action>);
 
 impl Later {
-    pub(super) fn act(action: Action) -> Later {
+    pub(super) fn new(action: Action) -> Later {
         Later(Some(action))
     }
 }
@@ -143,11 +141,11 @@ impl Bus {
     }
 
     /// Leaves something to be done outside, behind ordered work.
-    pub(crate) fn act(&mut self, action: Action) {
+    pub(crate) fn push_action(&mut self, action: Action) {
         if self.is_first() {
             self.actions.push(action);
         } else {
-            self.put(Later::act(action));
+            self.put(Later::new(action));
         }
     }
 
@@ -207,8 +205,6 @@ impl Bus {
         if !work.go_on(self) {
             self.agenda.beside.push_back(work);
         }
-        // The end of a client frees much.
-        heap::sort_freed();
         true
     }
 

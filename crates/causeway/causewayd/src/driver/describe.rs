@@ -14,7 +14,7 @@ const SIGNALS: &[(&str, &str)] = &[("NameOwnerChanged", "sss"), ("NameLost", "s"
 
 /// All properties of the interface `org.freedesktop.DBus`, each an `as`: what this bus does beyond the oldest specification, and
 /// interfaces of the driver beyond those of every bus.
-const ALL: &[(&str, &[&str])] =
+const PROPERTIES: &[(&str, &[&str])] =
     &[("Features", &["HeaderFiltering", SYSTEMD_ACTIVATION]), ("Interfaces", &[MONITORING, STATS])];
 
 /// A feature of a bus that was told so.
@@ -58,7 +58,7 @@ fn interfaces() -> String {
             out.push_str("    </method>\n");
         }
         if interface == DRIVER {
-            for (name, _) in ALL {
+            for (name, _) in PROPERTIES {
                 let _ = writeln!(out, "    <property name=\"{name}\" type=\"as\" access=\"read\">");
                 out.push_str("      <annotation name=\"org.freedesktop.DBus.Property.EmitsChangedSignal\" value=\"const\"/>\n");
                 out.push_str("    </property>\n");
@@ -79,7 +79,7 @@ fn interfaces() -> String {
 fn of_interface(interface: &str) -> Result<&'static [(&'static str, &'static [&'static str])], Refusal> {
     // No interface is any of them.
     if interface.is_empty() || interface == DRIVER {
-        return Ok(ALL);
+        return Ok(PROPERTIES);
     }
     let why = if names::is_interface(interface) {
         format!("the interface {interface} has no properties")

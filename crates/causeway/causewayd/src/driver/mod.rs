@@ -92,7 +92,7 @@ const METHODS: &[Method] = &[
 ];
 
 /// Most bytes of arguments, which are read at once.
-const MOST_BYTES: usize = 256 << 10;
+const BYTES_MAX: usize = 256 << 10;
 
 /// A message to the driver, or a call to nobody, which it answers in place of a peer.
 pub fn handle(bus: &mut Bus, from: MemberId, routed: RoutedMessage<'_>) {
@@ -104,10 +104,12 @@ pub fn handle(bus: &mut Bus, from: MemberId, routed: RoutedMessage<'_>) {
     }
     if header.kind == Kind::MethodCall {
         let is_to_nobody = header.destination.is_none();
+        // Hello is all that it may say, and no policy forbids that.
+        let is_new = bus.members[&from].stage == Stage::New;
         if is_to_nobody && header.interface != Some(PEER) {
             let why = format!("a call without a destination must be one of {PEER}");
             bus.refuse(from, header, error::UNKNOWN_METHOD, &why);
-        } else if !is_to_nobody && !bus.may_send(from, None, routed) {
+        } else if !is_to_nobody && !is_new && !bus.may_send(from, None, routed) {
             bus.deny(from, routed);
         } else {
             match answer(bus, Request { from, routed }) {
@@ -144,8 +146,8 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
     if method.access == Privileged && !bus.is_privileged(request.from) {
         return refused(error::ACCESS_DENIED, format!("{member} is reserved to the user of this bus"));
     }
-    if header.body_bytes > MOST_BYTES {
-        let why = format!("a method of the bus takes at most {MOST_BYTES} bytes, not {}", header.body_bytes);
+    if header.body_bytes > BYTES_MAX {
+        let why = format!("a method of the bus takes at most {BYTES_MAX} bytes, not {}", header.body_bytes);
         return refused(error::LIMITS_EXCEEDED, why);
     }
     if header.signature != method.input {

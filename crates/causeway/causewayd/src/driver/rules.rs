@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use causeway_dbus_wire::rule::{MAX_RULE_BYTES, MatchRule};
+use causeway_dbus_wire::rule::{MatchRule, RULE_BYTES_MAX};
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 
 use super::request::{Answer, Refusal, Request, refused};
@@ -13,8 +13,8 @@ use crate::message::Message;
 use crate::quota::Resource;
 
 fn rule(text: &str) -> Result<MatchRule, Refusal> {
-    if text.len() > MAX_RULE_BYTES {
-        let why = format!("a match rule has at most {MAX_RULE_BYTES} bytes, not {}", text.len());
+    if text.len() > RULE_BYTES_MAX {
+        let why = format!("a match rule has at most {RULE_BYTES_MAX} bytes, not {}", text.len());
         return refused(error::LIMITS_EXCEEDED, why);
     }
     text.parse().map_err(|why| Refusal(error::MATCH_RULE_INVALID, why))

@@ -37,8 +37,8 @@ pub fn update_environment(bus: &mut Bus, request: Request<'_>) -> Answer {
 
 /// Most variables that services are given, and most bytes of their names and values. All are copied for each program that is started; the
 /// kernel starts none with more than twice these bytes.
-const MOST_VARIABLES: usize = 4096;
-const MOST_VARIABLE_BYTES: usize = 1 << 20;
+const VARIABLES_MAX: usize = 4096;
+const VARIABLE_BYTES_MAX: usize = 1 << 20;
 
 /// May these variables be added to those that there are?
 fn check_environment(now: &BTreeMap<OsString, OsString>, pairs: &[(&str, &str)]) -> Result<(), Refusal> {
@@ -49,15 +49,15 @@ fn check_environment(now: &BTreeMap<OsString, OsString>, pairs: &[(&str, &str)])
         }
         false => Ok(()),
     };
-    allow("variables", pairs.len(), MOST_VARIABLES)?;
+    allow("variables", pairs.len(), VARIABLES_MAX)?;
     let size = |(name, value): (&OsStr, &OsStr)| name.len() + value.len();
     let added: BTreeMap<&OsStr, &OsStr> =
         pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
     let kept =
         || now.iter().map(|(name, value)| (&**name, &**value)).filter(|(name, _)| !added.contains_key(name));
-    allow("variables", kept().count() + added.len(), MOST_VARIABLES)?;
+    allow("variables", kept().count() + added.len(), VARIABLES_MAX)?;
     let bytes: usize = kept().chain(added.iter().map(|(name, value)| (*name, *value))).map(size).sum();
-    allow("bytes", bytes, MOST_VARIABLE_BYTES)
+    allow("bytes", bytes, VARIABLE_BYTES_MAX)
 }
 
 /// Open to all whom the policy lets call it, as with dbus-daemon, whose files restrict nobody: whatever reads its files again has the

@@ -148,7 +148,7 @@ pub fn of_connections(bus: &mut Bus, request: Request<'_>) -> Answer {
 fn ask(bus: &mut Bus, Request { from, routed }: Request<'_>, about: About) -> Answer {
     let header = routed.header;
     if header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
-        bus.act(Action::Report(StatisticsCall { caller: from, serial: header.serial, about }));
+        bus.push_action(Action::Report(StatisticsCall { caller: from, serial: header.serial, about }));
     }
     Ok(None)
 }

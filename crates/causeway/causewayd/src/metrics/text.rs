@@ -13,7 +13,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// No metrics.
 pub const EMPTY: &str = "# EOF\n";
 /// Connections, users and control groups that have series of their own: those that hold most.
-const MOST_SERIES: usize = 64;
+const SERIES_MAX: usize = 64;
 
 /// Programs and control groups of connections, read once.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub fn render(snapshot: &Snapshot, identities: &mut Identities) -> String {
     }
     of_groups(&mut text, "user", &users);
     of_groups(&mut text, "cgroup", &cgroups);
-    lines.truncate(MOST_SERIES);
+    lines.truncate(SERIES_MAX);
     of_connections(&mut text, &lines, identities);
     text.0.push_str(EMPTY);
     text.0
@@ -95,7 +95,7 @@ fn of_groups(text: &mut Text, label: &str, groups: &Groups<'_>) {
     let weight = |lines: &[&Line]| lines.iter().map(|line| line.weight()).sum::<u64>();
     let mut groups: Vec<(&String, &Vec<&Line>)> = groups.iter().collect();
     groups.sort_by_key(|(name, lines)| (std::cmp::Reverse(weight(lines)), *name));
-    groups.truncate(MOST_SERIES);
+    groups.truncate(SERIES_MAX);
     let family = text.family(label, "connections", Kind::Gauge, "Connections.");
     for (name, lines) in &groups {
         text.sample(&family, &[(label, name)], lines.len());
@@ -206,7 +206,7 @@ mod tests {
         assert!(text.contains("causeway_user_oldest_wait_seconds{user=\"10000\"} 1.5\n"), "{text}");
         for of in ["connection", "user", "cgroup"] {
             let name = format!("causeway_{of}_outgoing_bytes{{");
-            assert_eq!(text.matches(&name).count(), MOST_SERIES, "{of}");
+            assert_eq!(text.matches(&name).count(), SERIES_MAX, "{of}");
         }
         assert!(!text.contains("connection=\":1.9934\"") && text.contains("connection=\":1.9935\""));
         // Those that have gone are forgotten.

@@ -19,7 +19,7 @@ use crate::metrics::{Endpoint, Metrics, Snapshot};
 use crate::report::Line;
 
 /// Names of one connection that are looked at: the first ones. How many it has is said in any case.
-const MOST_NAMES: usize = 1_000;
+const NAMES_MAX: usize = 1_000;
 
 /// Descriptors and bytes by the number of their sender.
 pub(super) type InFlight = HashMap<PeerId, (usize, u64)>;
@@ -49,7 +49,7 @@ impl Server {
     fn line_of_client(&self, id: MemberId) -> Option<Line> {
         let member = self.bus.members.get(&id)?;
         let Credentials { pid, uid, .. } = member.identity.credentials;
-        let names = self.bus.names.of(id).iter().take(MOST_NAMES);
+        let names = self.bus.names.of(id).iter().take(NAMES_MAX);
         let owned = names.filter(|name| self.bus.names.owner(name) == Some(id));
         let names = owned.map(|name| name.to_string()).collect();
         let (held, peak) = self.bus.quota.all_of(id);

@@ -1,11 +1,12 @@
 //! Single steps of the loop.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use causeway_dbus_wire::wire::{Args, Builder};
+use causeway_dbus_wire::wire::{Args, Body, Builder};
 
 use super::*;
 use crate::alone::session;
@@ -39,7 +40,7 @@ fn descriptors_of_a_half_message_behind_whole_ones_are_charged() {
     const FDS: usize = 60;
     let mut server = session().unwrap();
     let whole = |serial| Builder::signal("/", "a.B", "C").build(serial).unwrap();
-    let mut bytes: Vec<u8> = (2..).take(2 * MOST_MESSAGES).flat_map(whole).collect();
+    let mut bytes: Vec<u8> = (2..).take(2 * MESSAGES_MAX).flat_map(whole).collect();
     let half = Builder::signal("/", "a.B", "C").unix_fds(FDS as u32).build(1000).unwrap();
     bytes.extend(&half[..20]);
     let file = std::fs::File::open("/dev/null").unwrap();
@@ -59,7 +60,7 @@ fn a_client_whose_socket_takes_more_is_queued_once_and_keeps_no_other_unread() {
     server.serve();
     server.flush();
     let text = vec![7; 1 << 20];
-    let long = Builder::signal("/", "a.B", "C").body(causeway_dbus_wire::wire::Body::default().blob(&text));
+    let long = Builder::signal("/", "a.B", "C").body(Body::default().blob(&text));
     let bytes = long.build(2).unwrap();
     let message =
         std::rc::Rc::new(crate::message::Message::new(bytes, crate::descriptors::Descriptors::default()));
@@ -84,6 +85,50 @@ fn a_client_whose_socket_takes_more_is_queued_once_and_keeps_no_other_unread() {
     server.clients.note(other, EventFlags::IN);
     server.serve();
     assert!(!server.clients.ready.is_empty());
+}
+
+/// So many are freed by a test, and so few of them may wait for the next allocations; other tests free some meanwhile.
+const FREED: usize = 9_000;
+const FEW: u64 = 1_000;
+
+#[test]
+#[cfg(target_env = "gnu")]
+fn what_a_server_frees_is_merged_at_once() {
+    let _server = session().unwrap();
+    let mut pieces: Vec<Box<[u64; 6]>> = (0..FREED as u64).map(|number| Box::new([number; 6])).collect();
+    let freed = causeway_testkit::heap::freed(|| pieces.clear());
+    assert!(freed.apart < FEW, "{freed:?}");
+}
+
+/// One that reads after a long time has the bus free as much as it had missed, and allocate nothing.
+#[test]
+#[cfg(target_env = "gnu")]
+fn what_a_client_has_read_at_last_is_sorted_where_it_is_freed() {
+    let mut server = session().unwrap();
+    let (id, mut theirs) = client(&mut server, &[], &[]);
+    server.flush();
+    let text = vec![7; 2_000];
+    let signal = Builder::signal("/", "a.B", "C").body(Body::default().blob(&text));
+    let message = || {
+        let bytes = signal.build(2).unwrap();
+        std::rc::Rc::new(crate::message::Message::new(bytes, crate::descriptors::Descriptors::default()))
+    };
+    let connection = &mut server.clients.get_mut(id).unwrap().connection;
+    // What stays stands between those that go.
+    let _others: Vec<_> = (0..FREED)
+        .map(|_| {
+            connection.push(message(), Instant::now());
+            message()
+        })
+        .collect();
+    let mut buffer = [0; 1 << 16];
+    let freed = causeway_testkit::heap::freed(|| {
+        while connection.has_output() {
+            connection.flush().unwrap();
+            let _ = theirs.read(&mut buffer).unwrap();
+        }
+    });
+    assert!(freed.unsorted < FEW, "{freed:?}");
 }
 
 /// Otherwise a new log has it twice, or has what members that join there must not see.

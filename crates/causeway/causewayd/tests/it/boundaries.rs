@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use causeway_dbus_wire::wire::{Body, Builder, Endian, MAX_ARRAY_BYTES, MAX_MESSAGE_BYTES};
+use causeway_dbus_wire::wire::{ARRAY_BYTES_MAX, Body, Builder, Endian, MESSAGE_BYTES_MAX};
 
 use crate::support::*;
 
@@ -65,11 +65,11 @@ fn a_header_with_no_room_for_its_sender_costs_nobody_else_anything() {
     }
     // With the sender each has more than the specification lets a header have.
     let fields = |message: &[u8]| u32::from_ne_bytes(message[12..16].try_into().unwrap()) as usize;
-    let room = both("/aaaaaaa").map(|message| MAX_ARRAY_BYTES - fields(&message));
+    let room = both("/aaaaaaa").map(|message| ARRAY_BYTES_MAX - fields(&message));
     let full = |room: usize| both(&format!("/{}", "a".repeat(7 + room / 8 * 8)));
     let (signal_with_none, call_with_none) = (&full(room[0])[0], &full(room[1])[1]);
     for message in [signal_with_none, call_with_none] {
-        assert!(fields(message) > MAX_ARRAY_BYTES - 8, "{} bytes", fields(message));
+        assert!(fields(message) > ARRAY_BYTES_MAX - 8, "{} bytes", fields(message));
         send(message);
         ask_bus(&mut member);
     }
@@ -118,7 +118,7 @@ fn a_message_of_128_mib_and_a_byte_is_refused_by_its_first_bytes() {
     let mut witness = bus.client();
     let mut start = driver_call("GetId").body(text("")).build(2).unwrap();
     start.truncate(header(&start).header_bytes);
-    let longest = (MAX_MESSAGE_BYTES - start.len()) as u32;
+    let longest = (MESSAGE_BYTES_MAX - start.len()) as u32;
     let mut announced = |body_bytes: u32| {
         start[4..8].copy_from_slice(&body_bytes.to_ne_bytes());
         bus.socket_after_hello(&start)
@@ -150,7 +150,7 @@ fn an_answer_that_would_be_too_long_is_an_error_and_not_the_end_of_the_bus() {
     let mut client = bus.client();
     // The answer repeats the name and has the longer header: the question, without interface, has 133 bytes beside the name, the answer 161.
     let question = Builder::call(DRIVER_PATH, "GetNameOwner").destination(DRIVER);
-    let question = question.body(Body::default().text(&"a".repeat(MAX_MESSAGE_BYTES - 140)));
+    let question = question.body(Body::default().text(&"a".repeat(MESSAGE_BYTES_MAX - 140)));
     assert_eq!(refusal(client.call(&question, PATIENCE)), "LimitsExceeded");
     sync(&mut client);
 }

@@ -216,7 +216,7 @@ fn halves_of_messages_do_not_fill_the_memory() {
 #[test]
 fn a_subscriber_that_does_not_read_is_ended_and_the_others_get_everything() {
     const MESSAGES: u32 = 3_000;
-    const MOST_AHEAD: u32 = 100;
+    const AHEAD_MAX: u32 = 100;
     let bus = Broker::configured("<limit name='max_outgoing_bytes'>4000000</limit>");
     let (mut sender, mut stalled, mut reading) = (bus.client(), bus.client(), bus.client());
     for connection in [&mut stalled, &mut reading] {
@@ -236,7 +236,7 @@ fn a_subscriber_that_does_not_read_is_ended_and_the_others_get_everything() {
         let signal = Builder::signal(PATH, INTERFACE, "Drop").body(Body::default().blob(&[7; 10_000]));
         for number in 0..MESSAGES {
             // Never so far ahead that the one that reads would have to be ended too, however slow the machine is.
-            let is_near = |got: &u32| got + MOST_AHEAD > number;
+            let is_near = |got: &u32| got + AHEAD_MAX > number;
             eventually_seen("the reader does not go on", || progress.load(Ordering::Relaxed), is_near);
             sender.send(&signal).unwrap();
         }
@@ -410,7 +410,7 @@ fn many_descriptors_that_linger_keep_no_connection_open() {
 #[test]
 fn a_client_that_sends_much_at_once_does_not_stand_before_the_others() {
     const FLOOD: usize = 400;
-    const MOST_BEFORE: usize = 100;
+    const BEFORE_MAX: usize = 100;
     let bus = Broker::start();
     let (mut flood, mut other, mut observer) = (bus.client(), bus.client(), bus.client());
     observer.add_match(RULE).unwrap();
@@ -423,7 +423,7 @@ fn a_client_that_sends_much_at_once_does_not_stand_before_the_others() {
     });
     let seen: Vec<Vec<u8>> = (0..=FLOOD).map(|_| client_signal(&mut observer)).collect();
     let before = seen.iter().position(|message| header(message).member == Some("Other"));
-    assert!(before.is_some_and(|before| before < MOST_BEFORE), "{before:?} messages of the flood came first");
+    assert!(before.is_some_and(|before| before < BEFORE_MAX), "{before:?} messages of the flood came first");
 }
 
 #[test]

@@ -171,3 +171,12 @@ fn questions_have_the_answers_of_the_specification() {
     let nothing = Body::marshalled(Endian::NATIVE, "a{ss}", &[0; 8]);
     assert_eq!(refusal(client.call(&elsewhere.body(nothing), PATIENCE)), "AccessDenied");
 }
+
+/// On a bus that forbids calls it hears signals still, as with dbus-daemon.
+#[test]
+fn no_policy_keeps_a_client_from_saying_hello() {
+    let bus = Broker::configured("<policy context='default'><deny send_type='method_call'/></policy>");
+    let mut client = bus.client();
+    assert!(client.unique_name().starts_with(":1."));
+    assert_eq!(refusal(client.ask_driver("GetId", Body::default())), "AccessDenied");
+}

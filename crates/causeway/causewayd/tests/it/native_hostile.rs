@@ -77,7 +77,7 @@ fn send_something(random: &mut Rng, socket: &OwnedFd, palette: &[OwnedFd]) {
         }
         _ => {}
     }
-    let count = [0, 0, 1, 2, socket::MAX_FDS][random.usize(..5)];
+    let count = [0, 0, 1, 2, socket::FDS_MAX][random.usize(..5)];
     let fds: Vec<BorrowedFd<'_>> =
         (0..count).map(|_| palette[random.usize(..palette.len())].as_fd()).collect();
     // The bus may have ended the connection, and what does not fit is not waited for.

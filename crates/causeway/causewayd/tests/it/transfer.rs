@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use causeway_bus::shared::header::BusHeader;
-use causeway_bus::wire::{Body, Builder, MAX_MESSAGE_BYTES};
+use causeway_bus::wire::{Body, Builder, MESSAGE_BYTES_MAX};
 use causeway_bus::{
     AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, Payload, Share,
     TransferLimits, name,
@@ -142,12 +142,12 @@ fn a_message_may_have_128_mib_and_not_a_byte_more() {
         let signal = Builder::signal(PATH, INTERFACE, "Long").sender(&unique).body(signal_of(64, 1 << 10));
         signal.build(1).unwrap().len() - (1 << 10)
     };
-    for (bytes, fits) in [(MAX_MESSAGE_BYTES - overhead, true), (MAX_MESSAGE_BYTES - overhead + 1, false)] {
+    for (bytes, fits) in [(MESSAGE_BYTES_MAX - overhead, true), (MESSAGE_BYTES_MAX - overhead + 1, false)] {
         let sent = sender.emit(PATH, INTERFACE, "Long", signal_of(first, bytes));
         match (fits, sent) {
             (true, Ok(())) => {
                 let message = signal(&mut listener);
-                assert_eq!(message.bytes().len(), MAX_MESSAGE_BYTES);
+                assert_eq!(message.bytes().len(), MESSAGE_BYTES_MAX);
                 assert_eq!((message.body()[4], message.body().last()), (1, Some(&2)));
             }
             (false, Err(error)) => assert!(is_limit(&error), "{error}"),

@@ -8,7 +8,7 @@ use causeway_os::clock::monotonic_ns;
 use serde_json::{Map, json};
 
 /// Most bytes of arguments that a monitor prints.
-pub const MOST_PRINTED_BYTES: usize = 1 << 20;
+pub const PRINTED_BYTES_MAX: usize = 1 << 20;
 
 /// When and where a message was seen.
 #[derive(Clone, Copy)]
@@ -126,7 +126,7 @@ fn line(out: &mut impl Write, header: &Header<'_>, message: &[u8], stamp: Option
 
 /// Why the arguments of a message are not printed, if they are not.
 fn left_out(header: &Header<'_>, message: &[u8]) -> Option<&'static str> {
-    if header.body_bytes > MOST_PRINTED_BYTES {
+    if header.body_bytes > PRINTED_BYTES_MAX {
         return Some("more than 1 MiB");
     }
     // A monitor of a native bus has only the header of a message that is in a file of its own.
@@ -232,7 +232,7 @@ mod tests {
             arguments_as_json(&bytes).unwrap(),
             json!({"type": "da{ub}", "data": ["inf", {"7": true}]})
         );
-        let body = causeway_bus::wire::Body::default().blob(&vec![0; MOST_PRINTED_BYTES]);
+        let body = causeway_bus::wire::Body::default().blob(&vec![0; PRINTED_BYTES_MAX]);
         let large = Builder::signal("/a", "a.B", "C").body(body).build(1).unwrap();
         assert!(printed(&large, None, false).ends_with(" ay with 1048580 bytes\n"));
         assert!(printed(&large, None, true).contains("\"left_out\":\"more than 1 MiB\""));

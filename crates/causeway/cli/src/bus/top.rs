@@ -15,7 +15,7 @@ use super::which::Place;
 use crate::failure::Failure;
 
 /// Connections that are asked for: those that hold most.
-const MOST: u32 = 1000;
+const CONNECTIONS_MAX: u32 = 1000;
 
 /// By what connections are sorted.
 #[derive(Clone, Copy, ValueEnum)]
@@ -69,7 +69,7 @@ pub fn top(place: &Place, sort: Sort, interval: Duration, rows: usize, limit: u6
             std::thread::sleep(interval);
         }
         let of_bus = numbers(&bus.call(&question("GetStats"), TIMEOUT).map_err(untold)?)?;
-        let Some(mut found) = facts::of_connections(&mut bus, MOST)? else {
+        let Some(mut found) = facts::of_connections(&mut bus, CONNECTIONS_MAX)? else {
             let why = "this bus does not tell what all its connections hold; `stat` asks for each";
             return Err(Failure::Usage(why.into()));
         };

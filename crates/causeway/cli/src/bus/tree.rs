@@ -13,9 +13,9 @@ use super::which::Place;
 use crate::failure::Failure;
 
 /// A service that says that it has more is not believed.
-const MOST_OBJECTS: usize = 10_000;
+const OBJECTS_MAX: usize = 10_000;
 /// Objects below each other.
-const MOST_DEPTH: usize = 64;
+const DEPTH_MAX: usize = 64;
 
 struct Object {
     path: String,
@@ -30,9 +30,9 @@ pub fn tree(place: &Place, service: &str, timeout: Duration, json: bool) -> Resu
     let bus = within(Some(timeout), move || place.open())?;
     let mut asking = Asking { bus, service, timeout, objects: 0 };
     let root = asking.object("/".to_owned(), 0).map_err(|why| undescribed(service, why))?;
-    if asking.objects >= MOST_OBJECTS {
+    if asking.objects >= OBJECTS_MAX {
         eprintln!(
-            "causeway: {service} says that it has more than {MOST_OBJECTS} objects; the rest is left out"
+            "causeway: {service} says that it has more than {OBJECTS_MAX} objects; the rest is left out"
         );
     }
     let mut out = io::stdout().lock();
@@ -82,7 +82,7 @@ impl Asking<'_> {
         let mut children = Vec::new();
         for child in elements(root, "node").filter_map(|node| node.attribute("name")) {
             let below = format!("{}/{child}", path.trim_end_matches('/'));
-            if depth >= MOST_DEPTH || self.objects >= MOST_OBJECTS || !names::is_path(&below) {
+            if depth >= DEPTH_MAX || self.objects >= OBJECTS_MAX || !names::is_path(&below) {
                 continue;
             }
             match self.object(below, depth + 1) {

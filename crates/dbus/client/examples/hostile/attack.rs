@@ -126,7 +126,7 @@ impl Client {
             Attack::HalfMessages => self.send_piece()?,
             Attack::Descriptors => {
                 let (_read, write) = std::io::pipe()?;
-                let fds = vec![write.as_fd(); causeway_os::socket::MAX_FDS];
+                let fds = vec![write.as_fd(); causeway_os::socket::FDS_MAX];
                 self.sender.send_with_fds(&signal.unix_fds(fds.len().try_into()?), &fds)?;
             }
             Attack::Lingering => {

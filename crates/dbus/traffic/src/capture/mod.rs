@@ -19,7 +19,7 @@ pub use write::Writer;
 use std::fmt;
 use std::io::{self, Read};
 
-use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
+use causeway_dbus_wire::wire::MESSAGE_BYTES_MAX;
 use window::Window;
 
 /// The link type of D-Bus messages.
@@ -207,5 +207,5 @@ fn is_message_start(bytes: &[u8]) -> bool {
 
 /// Could this be the length of a recorded packet?
 fn is_plausible_length(captured: usize, original: usize) -> bool {
-    (16..=MAX_MESSAGE_BYTES).contains(&captured) && (captured..=MAX_MESSAGE_BYTES).contains(&original)
+    (16..=MESSAGE_BYTES_MAX).contains(&captured) && (captured..=MESSAGE_BYTES_MAX).contains(&original)
 }

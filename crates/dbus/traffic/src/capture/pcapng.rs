@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::window::Window;
 use super::{LINK_TYPE, Packet, is_message_start, is_plausible_length};
-use causeway_dbus_wire::wire::{Endian, MAX_MESSAGE_BYTES};
+use causeway_dbus_wire::wire::{Endian, MESSAGE_BYTES_MAX};
 
 const SECTION: u32 = 0x0A0D_0D0A;
 const INTERFACE: u32 = 1;
@@ -18,7 +18,7 @@ const FRAME_BYTES: usize = 12;
 const ENHANCED_HEADER_BYTES: usize = 20;
 /// An enhanced packet with the first bytes of a message is what a block is recognized by.
 const RECOGNIZABLE_BYTES: usize = 8 + ENHANCED_HEADER_BYTES + 4;
-const MOST_BLOCK_BYTES: usize = MAX_MESSAGE_BYTES + (1 << 20);
+const MOST_BLOCK_BYTES: usize = MESSAGE_BYTES_MAX + (1 << 20);
 
 #[derive(Clone, Debug)]
 pub(super) struct PcapNg {

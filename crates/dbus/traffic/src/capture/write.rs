@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::LINK_TYPE;
-use causeway_dbus_wire::wire::MAX_MESSAGE_BYTES;
+use causeway_dbus_wire::wire::MESSAGE_BYTES_MAX;
 
 /// Writes packets one after the other.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl<W: Write> Writer<W> {
     /// It cannot be written.
     pub fn new(mut out: W) -> io::Result<Writer<W>> {
         const VERSION_2_4: u32 = 4 << 16 | 2;
-        for number in [0xA1B2_3C4D, VERSION_2_4, 0, 0, MAX_MESSAGE_BYTES as u32, LINK_TYPE] {
+        for number in [0xA1B2_3C4D, VERSION_2_4, 0, 0, MESSAGE_BYTES_MAX as u32, LINK_TYPE] {
             out.write_all(&number.to_le_bytes())?;
         }
         Ok(Writer { out })

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use super::facts::{Count, MOST_ROWS, SizeClass, Timeline};
 use super::work::{Load, Work};
 use crate::symbols::Sym;
-use causeway_dbus_wire::wire::{Kind, MAX_MESSAGE_BYTES};
+use causeway_dbus_wire::wire::{Kind, MESSAGE_BYTES_MAX};
 use rustc_hash::FxHashMap;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,7 +87,7 @@ const SIZE_ENDS: [u64; 15] = [
     3_162_277,
     10_000_000,
     31_622_776,
-    MAX_MESSAGE_BYTES as u64,
+    MESSAGE_BYTES_MAX as u64,
 ];
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Foreign text inside HTML, inside charts, and inside scripts.
+//! Foreign text inside HTML and inside scripts.
 
 use crate::words::plain;
 
@@ -16,11 +16,6 @@ pub fn escaped(text: &str) -> String {
         }
     }
     out
-}
-
-/// Text for a chart, where `<b>` and the like are markup, but only these three characters have names.
-pub fn in_chart(text: &str) -> String {
-    plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// JSON for a `<script>` element: nothing in it can end the element.

@@ -4,24 +4,25 @@ mod chart;
 mod columns;
 pub mod escape;
 mod flame;
+mod ranking;
 mod sequence;
 mod svg;
 mod timeline;
 
 use std::fmt::Write;
 
-use crate::chart::{Chart, Drawing};
+use crate::chart::Chart;
 use crate::document::{Block, Cell, Document, Item, Section, Table};
 use crate::figure::Figure;
 use crate::model::Report;
 use crate::section::document;
 
-use chart::{drawn, plotly_script};
+use chart::{drawn, in_words, needs_script};
 use escape::escaped;
 
 /// The report as one HTML document.
 ///
-/// With charts that a reader can zoom it is about 5 MB, most of it their script.
+/// Its charts are drawn by a script of its own; without scripts every figure is in a table.
 pub fn html(report: &Report) -> String {
     document(report).html()
 }
@@ -43,30 +44,35 @@ impl Document {
         for (section, _) in &sections {
             let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, escaped(&section.title));
         }
-        out.push_str("</ul></nav>\n</header>\n<main>\n");
+        out.push_str("</ul></nav>\n");
+        let has_charts = self.sections.iter().any(|section| has_charts(&section.blocks));
+        if has_charts {
+            out.push_str(NO_SCRIPT);
+        }
+        out.push_str("</header>\n<main>\n");
         for (section, inside) in &sections {
             let title = escaped(&section.title);
             let _ = write!(out, "<section id=\"{}\">\n<h2>{title}</h2>\n{inside}</section>\n", section.id);
         }
         out.push_str("</main>\n");
-        if self.sections.iter().any(|section| needs_script(&section.blocks)) {
-            out.push_str(&plotly_script());
+        let scripts = [has_charts.then_some(include_str!("charts.js")), Some(include_str!("page.js"))];
+        for script in scripts.into_iter().flatten() {
+            let _ = write!(out, "<script>\n{script}</script>\n");
         }
-        out.push_str("\n<script>\n");
-        out.push_str(include_str!("page.js"));
-        out.push_str("</script>\n</body>\n</html>\n");
+        out.push_str("</body>\n</html>\n");
         out
     }
 }
 
-/// Is there a chart that the charting script draws?
-fn needs_script(blocks: &[Block]) -> bool {
+/// What stands where charts would be expected.
+const NO_SCRIPT: &str = "<noscript><p class=\"about\">A script inside this page draws its charts, and scripts are off. Tables have their \
+                         figures.</p></noscript>\n";
+
+/// Is there a chart that the script draws?
+fn has_charts(blocks: &[Block]) -> bool {
     blocks.iter().any(|block| match block {
-        Block::Chart(chart) => matches!(
-            chart.drawing,
-            Drawing::Lines(..) | Drawing::Dots(..) | Drawing::Bars(..) | Drawing::Strips(..)
-        ),
-        Block::Fold { blocks, .. } => needs_script(blocks),
+        Block::Chart(chart) => needs_script(&chart.drawing),
+        Block::Fold { blocks, .. } => has_charts(blocks),
         _ => false,
     })
 }
@@ -107,6 +113,7 @@ fn block(block: &Block) -> String {
             format!("<pre>{}</pre>\n", lines.join("\n"))
         }
         Block::Chart(of) => chart(of),
+        Block::Ranking(of) => ranking::ranking(of),
         Block::Fold { summary, is_open, blocks: inside } => fold(summary, *is_open, &blocks(inside)),
     }
 }
@@ -133,7 +140,10 @@ const MOST_OPEN_ROWS: usize = 40;
 
 fn chart(chart: &Chart) -> String {
     let is_open = |figures: &Table| figures.rows.len() <= MOST_OPEN_ROWS;
-    let figures = chart.figures.as_ref().map(|figures| fold("Figures", is_open(figures), &table(figures)));
+    let figures = match &chart.figures {
+        Some(figures) => Some(fold("Figures", is_open(figures), &table(figures))),
+        None => in_words(&chart.drawing).map(|words| format!("<noscript>\n{}</noscript>\n", table(&words))),
+    };
     let about = if chart.about.is_empty() {
         String::new()
     } else {

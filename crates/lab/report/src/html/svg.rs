@@ -1,4 +1,4 @@
-//! How everything is drawn that is not a chart of the charting library: shapes at rounded places, and texts that cannot become markup.
+//! How everything is drawn that the script of charts does not draw: shapes at rounded places, and texts that cannot become markup.
 //!
 //! A paint is the attributes of a shape: a class of the drawing's style, or `fill="#0082c8"`. It is ours and never foreign text.
 

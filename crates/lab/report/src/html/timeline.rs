@@ -3,6 +3,7 @@
 use weighbridge_record::{Picture, PictureArrow, PictureSpan};
 
 use super::svg::{Anchor, Area, Svg, shortened};
+use crate::axis::round_step;
 use crate::look::Look;
 
 /// Sizes in the units of the drawing, which are pixels at its full width.
@@ -29,7 +30,7 @@ const DIM: &str = "class=\"dim\"";
 const STYLE: &str = "\
 .tl{--tl-fg:#1d2329;--tl-dim:#59636e;--tl-line:#d4dae0;--tl-idle:#eef1f4;--tl-other:#aab3bc;--tl-wait:#d7dee5;--tl-ready:#f0d9a8;--tl-irq:#a03030;\
 --tl-halt:#c3ccd4;--tl-call:#9fc3a5;--tl-dispatch:#e3c3d6;--tl-bg:#fff;font:11px system-ui,sans-serif}\
-@media(prefers-color-scheme:dark){.tl{--tl-fg:#e2e7ec;--tl-dim:#9aa5b0;--tl-line:#39424b;--tl-idle:#1d2329;--tl-other:#5c6670;--tl-wait:#323b44;\
+@media screen and (prefers-color-scheme:dark){.tl{--tl-fg:#e2e7ec;--tl-dim:#9aa5b0;--tl-line:#39424b;--tl-idle:#1d2329;--tl-other:#5c6670;--tl-wait:#323b44;\
 --tl-ready:#6b5420;--tl-irq:#e07070;--tl-halt:#3b454f;--tl-call:#37593d;--tl-dispatch:#5f3f52;--tl-bg:#14181c}}\
 .tl text{fill:var(--tl-fg)}.tl .dim{fill:var(--tl-dim)}.tl .in{fill:#fff;pointer-events:none}.tl .on{pointer-events:none;paint-order:stroke;stroke:var(--tl-wait);stroke-width:3px}\
 .tl .grid{stroke:var(--tl-line);stroke-width:1}.tl .other{fill:var(--tl-other)}.tl .idle{fill:var(--tl-idle)}.tl .halted{fill:var(--tl-halt)}\
@@ -80,12 +81,8 @@ fn axis(svg: &mut Svg, scale: &Scale, bottom: f64) {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, so that the axis has at most [`MOST_TICKS`].
 fn tick_ns(length_ns: f64) -> u64 {
-    let least = (length_ns / MOST_TICKS).max(1.0);
-    let power = 10_f64.powf(least.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= least).unwrap_or(10.0);
-    (step * power).round() as u64
+    round_step(length_ns.max(MOST_TICKS), MOST_TICKS).round() as u64
 }
 
 fn time(at_ns: u64, step_ns: u64) -> String {

@@ -42,15 +42,20 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let mut blocks = Vec::new();
     let mut all = Vec::new();
     if !contests.is_empty() {
-        let nothing = contests.iter().all(|contest| contest.what.sure.is_empty());
-        blocks.extend(nothing.then(|| Block::Paragraph(nothing_apart(report, &contests))));
         let chance: Vec<String> = report.findings.iter().map(|findings| by_chance(&findings.what)).collect();
-        blocks.push(Block::Paragraph(format!("{ABOUT} {}", chance.join(" ")).trim_end().into()));
-        let mut list: Vec<Item> =
-            chosen(&contests, FEW).into_iter().map(|contest| line(report, contest).into()).collect();
-        let rest = contests.len() - list.len();
-        list.extend((rest > 0).then(|| Item::without_folds(format!("… {rest} more; {ELSEWHERE}"))));
-        blocks.push(Block::List(list));
+        let about = Block::Paragraph(format!("{ABOUT} {}", chance.join(" ")).trim_end().into());
+        let lines = |contests: &[&Sourced<Contest>]| -> Vec<Item> {
+            contests.iter().map(|contest| line(report, contest).into()).collect()
+        };
+        if report.counts_instructions() {
+            let mut list = lines(&chosen(&contests, FEW));
+            let rest = contests.len() - list.len();
+            list.extend((rest > 0).then(|| Item::without_folds(format!("… {rest} more; {ELSEWHERE}"))));
+            blocks.extend([about, Block::List(list)]);
+        } else {
+            // The answers show them; these are the words.
+            blocks.push(Block::fold("In sentences".into(), vec![about, Block::List(lines(&contests))]));
+        }
     }
     for contest in &contests {
         all.extend([Block::Heading(line(report, contest)), Block::Table(table(report, contest))]);
@@ -68,7 +73,7 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
 }
 
 /// All contests by pattern and place in the order of the cases; sizes ascending.
-fn contests(report: &Report) -> Vec<&Sourced<Contest>> {
+pub fn contests(report: &Report) -> Vec<&Sourced<Contest>> {
     let mut ranks = HashMap::new();
     for id in report.cases.iter().map(|case| &case.id).chain(report.contests.iter().map(place_of)) {
         let next = ranks.len();
@@ -83,7 +88,7 @@ fn contests(report: &Report) -> Vec<&Sourced<Contest>> {
 }
 
 /// Any case of a contest: pattern, size and placement are those of all.
-fn place_of(contest: &Sourced<Contest>) -> &CaseId {
+pub fn place_of(contest: &Sourced<Contest>) -> &CaseId {
     &contest.what.contestants[0].case
 }
 
@@ -102,7 +107,7 @@ fn others(report: &Report) -> Vec<String> {
 }
 
 /// At most `count` contests: of each pattern and placement first the smallest size, then the largest, then others.
-fn chosen<'a>(contests: &[&'a Sourced<Contest>], count: usize) -> Vec<&'a Sourced<Contest>> {
+pub fn chosen<'a>(contests: &[&'a Sourced<Contest>], count: usize) -> Vec<&'a Sourced<Contest>> {
     let mut places: Vec<(&str, Place<'_>, Vec<usize>)> = Vec::new();
     for (index, contest) in contests.iter().enumerate() {
         let id = place_of(contest);
@@ -139,7 +144,7 @@ fn by_chance(findings: &Findings) -> String {
 }
 
 /// Where no order is sure, that is the finding; with what would help, as far as the record tells.
-fn nothing_apart(report: &Report, contests: &[&Sourced<Contest>]) -> String {
+pub fn nothing_apart(report: &Report, contests: &[&Sourced<Contest>]) -> String {
     let all = || contests.iter().flat_map(|contest| &contest.what.contestants);
     let mut ways = Vec::new();
     if report.cases.iter().any(|case| is_beside_a_load(case.runs.iter())) {
@@ -211,7 +216,7 @@ fn table(report: &Report, contest: &Sourced<Contest>) -> Table {
     Table { labels: 2, ..table }
 }
 
-fn name(report: &Report, contest: &Sourced<Contest>, one: &Contestant) -> String {
+pub fn name(report: &Report, contest: &Sourced<Contest>, one: &Contestant) -> String {
     report.variant(contest.source, &one.case)
 }
 
@@ -338,7 +343,7 @@ fn ends([low, high]: [f64; 2]) -> String {
 }
 
 /// Two decimals near 1, where they matter; three where two would read `1.00 × faster`; three digits elsewhere.
-fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     match value {
         _ if value != 1.0 && (0.995..1.005).contains(&value) => format!("{value:.3}"),
         _ if (0.1..10.0).contains(&value) => format!("{value:.2}"),

@@ -1,5 +1,6 @@
 //! The sections of a report, one file each, and their order. `rows` is a table that `figures` shows.
 
+mod answers;
 mod baseline;
 mod cases;
 mod check;
@@ -84,7 +85,10 @@ pub fn document(report: &Report) -> Document {
         let figures = if report.checks.is_empty() { FIGURES } else { &[] };
         [BEFORE_FIGURES, figures, AFTER_FIGURES].concat()
     };
-    let sections = [machine::sections as Make].into_iter().chain(shown).flat_map(|make| make(&cx));
+    let is_answered = shown.iter().any(|make| std::ptr::fn_addr_eq(*make, findings::sections as Make));
+    let first =
+        is_answered.then_some(answers::sections as Make).into_iter().chain([machine::sections as Make]);
+    let sections = first.chain(shown).flat_map(|make| make(&cx));
     Document { title: title(report), warnings: notes::warnings(report), sections: sections.collect() }
 }
 

@@ -7,7 +7,8 @@ use weighbridge_report::{Report, Style, html, json, markdown, text};
 
 use crate::common;
 
-fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
+/// A case of 4,000 ns in three parts, and what is left.
+pub fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
     let part = |name: &str, count: f64, price_ns: f64, is_fitted| ExplainedPart {
         name: name.into(),
         count,
@@ -160,7 +161,7 @@ fn json_and_page_have_explanations_and_prices() {
     assert_eq!(json["explanations"][0]["parts"][1]["name"], "switches");
     assert_eq!(json["prices"][0]["ns"], 800.0);
     let page = html(&report);
-    assert!(page.contains("What the costs are made of") && page.contains("\"barmode\":\"relative\""));
+    assert!(page.contains("What the costs are made of") && page.contains("data-kind=\"bars\""));
 }
 
 /// With all that a record of today has: 3,000 ns beyond the mechanism to itself, and two doses.

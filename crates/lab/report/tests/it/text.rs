@@ -86,7 +86,7 @@ fn of_many_cases_in_several_regimes_the_clearest_have_a_line_each() {
         13,
         "the page has every one in full, with units"
     );
-    assert!(!page[..page.find("plotly.js").unwrap()].contains("1.346e9"));
+    assert!(!page.contains("1.346e9"));
 }
 
 #[test]

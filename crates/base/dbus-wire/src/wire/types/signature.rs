@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::super::signature::{MAX_NESTING, MAX_SIGNATURE_BYTES};
+use super::super::signature::{NESTING_MAX, SIGNATURE_BYTES_MAX};
 
 /// The signature of a Rust type. One that is too long or too deep is an error of compilation.
 #[derive(Clone, Copy)]
 pub struct TypeSignature {
-    bytes: [u8; MAX_SIGNATURE_BYTES],
+    bytes: [u8; SIGNATURE_BYTES_MAX],
     length: usize,
     /// Arrays inside each other, and structs.
     arrays: u32,
@@ -17,7 +17,7 @@ pub struct TypeSignature {
 impl TypeSignature {
     /// That of nothing, which no array and no struct has.
     pub(super) const EMPTY: TypeSignature =
-        TypeSignature { bytes: [0; MAX_SIGNATURE_BYTES], length: 0, arrays: 0, structs: 0 };
+        TypeSignature { bytes: [0; SIGNATURE_BYTES_MAX], length: 0, arrays: 0, structs: 0 };
 
     /// That of a letter.
     pub(super) const fn letter(code: u8) -> TypeSignature {
@@ -25,7 +25,7 @@ impl TypeSignature {
     }
 
     const fn and_byte(mut self, byte: u8) -> TypeSignature {
-        assert!(self.length < MAX_SIGNATURE_BYTES, "a signature is longer than 255 bytes");
+        assert!(self.length < SIGNATURE_BYTES_MAX, "a signature is longer than 255 bytes");
         self.bytes[self.length] = byte;
         self.length += 1;
         self
@@ -45,7 +45,7 @@ impl TypeSignature {
 
     const fn between(self, open: u8, close: u8) -> TypeSignature {
         assert!(self.length > 0, "a struct has no fields");
-        assert!(self.structs < MAX_NESTING, "more than 32 structs are inside each other");
+        assert!(self.structs < NESTING_MAX, "more than 32 structs are inside each other");
         let mut all = TypeSignature::letter(open).and(&self).and_byte(close);
         all.structs += 1;
         all
@@ -59,7 +59,7 @@ impl TypeSignature {
     /// An array of these.
     pub(super) const fn in_array(self) -> TypeSignature {
         assert!(self.length > 0, "an array has elements of no type");
-        assert!(self.arrays < MAX_NESTING, "more than 32 arrays are inside each other");
+        assert!(self.arrays < NESTING_MAX, "more than 32 arrays are inside each other");
         let mut all = TypeSignature::letter(b'a').and(&self);
         all.arrays += 1;
         all

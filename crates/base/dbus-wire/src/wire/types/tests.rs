@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use super::super::{Builder, MAX_ARRAY_BYTES};
+use super::super::{ARRAY_BYTES_MAX, Builder};
 use super::*;
 
 /// Marshalled in a message and read again.
@@ -104,7 +104,7 @@ impl Decode<'_> for f32Bits {
 fn what_d_bus_does_not_have_is_not_written() {
     let refused = |body: Result<Body, Fault>| body.unwrap_err().to_string();
     assert_eq!(refused(Body::of("a\0")), "a string contains a zero byte");
-    assert_eq!(refused(Body::of(&vec![0u8; MAX_ARRAY_BYTES + 1])), "an array is larger than 64 MiB");
+    assert_eq!(refused(Body::of(&vec![0u8; ARRAY_BYTES_MAX + 1])), "an array is larger than 64 MiB");
     assert!(ObjectPath::new("a").is_err() && Signature::new("a").is_err());
     for value in [
         Value::Path("a".into()),

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::super::cursor::Cursor;
 use super::super::value::{Value, read_one};
-use super::super::{Checker, Endian, Fault, MAX_ARRAY_BYTES, MAX_DEPTH, Marshal, signature};
+use super::super::{ARRAY_BYTES_MAX, Checker, DEPTH_MAX, Endian, Fault, Marshal, signature};
 use super::signature::TypeSignature;
 
 /// A Rust type that stands for a type of D-Bus.
@@ -118,7 +118,7 @@ impl<'a> Unmarshal<'a> {
     /// Reads what is inside a container.
     #[inline]
     fn inside<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Unreadable>) -> Result<T, Unreadable> {
-        if self.depth == MAX_DEPTH {
+        if self.depth == DEPTH_MAX {
             return Err(Fault::Invalid("more than 64 containers are inside each other").into());
         }
         self.depth += 1;
@@ -145,7 +145,7 @@ impl<'a> Unmarshal<'a> {
         read: impl FnOnce(&mut Self, usize) -> Result<T, Unreadable>,
     ) -> Result<T, Unreadable> {
         let bytes = self.cursor.u32()? as usize;
-        if bytes > MAX_ARRAY_BYTES {
+        if bytes > ARRAY_BYTES_MAX {
             return Err(Fault::Invalid("an array is larger than 64 MiB").into());
         }
         self.cursor.align(alignment)?;

@@ -73,7 +73,7 @@ pub struct Answer {
 pub fn answer(socket: &OwnedFd) -> Option<Answer> {
     assert!(causeway_os::process::poll(&[socket.as_fd()], Some(PATIENCE)).unwrap()[0], "no answer");
     let mut bytes = [0; 1024];
-    let (count, fds) = socket::recv_with_fds(socket, &mut bytes, socket::MAX_FDS).ok()?;
+    let (count, fds) = socket::recv_with_fds(socket, &mut bytes, socket::FDS_MAX).ok()?;
     let word = |index: usize| u64::from_ne_bytes(*bytes[index * 8..].first_chunk().unwrap());
     let text = || String::from_utf8_lossy(&bytes[40..count]).into_owned();
     (count >= 40).then(|| Answer { words: std::array::from_fn(word), text: text(), fds })

@@ -24,7 +24,7 @@ use crate::common::wire::message;
 /// Offset of `wake_seq` in the log.
 const WAKE_SEQ: usize = 4096 + 0x180;
 /// What one attacker holds at most of each thing, so that it takes turns in having and losing it.
-const MOST_HELD: usize = 8;
+const HELD_MAX: usize = 8;
 /// How long an attacker waits for an answer that may never come.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -125,7 +125,7 @@ impl Attacker {
     }
 
     fn join_with_steps(&mut self, steps: usize) -> Option<()> {
-        if self.places.len() == MOST_HELD {
+        if self.places.len() == HELD_MAX {
             let place = self.place()?;
             self.places.swap_remove(place);
         }
@@ -160,7 +160,7 @@ impl Attacker {
     }
 
     fn connect_and_say_nothing(&mut self) -> Option<()> {
-        if self.connections.len() == MOST_HELD * 8 {
+        if self.connections.len() == HELD_MAX * 8 {
             self.connections.clear();
         }
         self.connections.push(self.connect()?);
@@ -225,7 +225,7 @@ impl Attacker {
 
     /// A TCP socket with unsent data that waits for its peer when it is closed.
     fn lingering_socket(&mut self) -> Option<OwnedFd> {
-        if self.lingering.len() == MOST_HELD {
+        if self.lingering.len() == HELD_MAX {
             self.lingering.remove(0);
         }
         let listener = TcpListener::bind("127.0.0.1:0").ok()?;
@@ -388,7 +388,7 @@ pub fn serve_nonsense(path: &Path, seed: u64) {
         }
         // The last clients find a connection that stays open and says nothing more.
         attacker.connections.push(connection);
-        if attacker.connections.len() > MOST_HELD {
+        if attacker.connections.len() > HELD_MAX {
             attacker.connections.remove(0);
         }
     }
