@@ -126,6 +126,8 @@ refusals! {
         subscribe with the policy reliable";
     LogsHeld = 15: "so many earlier logs are not read to their end that no further one begins; let the subscribers read, or \
         end the one that does not (Group::disconnect), and try again";
+    Disconnected = 16: "it has disconnected this publisher (Group::disconnect_publisher, or one that published faster than \
+        GroupOptions::publisher_rate_max allows); publish less, and join again";
 }
 
 impl Error {

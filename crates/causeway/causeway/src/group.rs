@@ -198,12 +198,36 @@ impl Group {
     ///
     /// This closes the group, because memory that a live process can write is never reused: publishers get
     /// [`TryPublishError::Disconnected`](crate::TryPublishError::Disconnected), and subscribers the same after the last
-    /// message. To keep the group, kill the process instead.
+    /// message. To keep the group, disconnect it ([`Group::disconnect_publisher`]), or kill the process.
     ///
     /// # Errors
     /// [`Error::Invalid`] if this process joined the group and did not create it.
     pub fn evict(&self, publisher: u8) -> Result<bool> {
         self.host()?.state().evict(publisher)
+    }
+
+    /// Disconnects a publisher of another process, and the group goes on: a new log begins, of the same size, for all but this one
+    /// ([`Group::resize`] says how). No message of the others is lost, repeated or out of order; of this one, subscribers get what
+    /// it had committed before. Its next message fails with [`Refusal::Disconnected`]. It may join again, as any publisher that the rules
+    /// admit. Returns whether there is such a publisher.
+    ///
+    /// This is all that a server can do: a process that has mapped a log for writing can write to it. What such a process writes into
+    /// the log that has ended reaches only subscribers that have not read that one to its end; the new log it cannot write.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if this process joined the group and did not create it, for a publisher of this process (drop it), and in a
+    /// group that was not created with [`GroupOptions::late_publishers`]. Others as [`Group::resize`]; then the publisher is still there.
+    ///
+    /// ```no_run
+    /// # use causeway::{Group, GroupOptions};
+    /// let group = Group::create("prices", GroupOptions::new().late_publishers())?;
+    /// group.serve_at("/run/prices")?;
+    /// // … a subscriber complains of publisher 3:
+    /// group.disconnect_publisher(3)?;
+    /// # Ok::<(), causeway::Error>(())
+    /// ```
+    pub fn disconnect_publisher(&self, publisher: u8) -> Result<bool> {
+        self.host()?.disconnect_publisher(publisher)
     }
 
     /// Gives the group a log of another size: a power of two from 4 KiB to 1 GiB. Publishers go on in the new log, subscribers after

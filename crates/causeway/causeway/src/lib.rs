@@ -109,8 +109,8 @@
 //! | **what he can use up** | one of 1,024 slots each; the places of the server (2,240, or a quarter of its limit of open files); four descriptors and a page of the server each; a page of addresses of each publisher, and a descriptor once it sleeps on its own doorbell | a user: a third of what other strangers have left of 1,024 places (or of a quarter of the limit of open files); all strangers: half of that, so that the server's user and its application always find places and descriptors. A visitor without a request is sent away after a second; one that sends nonsense is not listened to after 16 mistakes; what it does not read takes at most 64 KiB |
 //! | **what he can break** | nothing of others as a subscriber, beyond the delays above and the one page in which all sleep, whose memory the next to wake pays for; everything as a publisher: it writes the log | nothing as a subscriber: it writes only its own page, which others take for hostile input and whose memory it cannot take away, and can pass no descriptor to the server or a publisher. As a publisher everything, so name publishers with care |
 //!
-//! [`Group::disconnect`] ends a subscriber, [`Group::evict`] a publisher. A process that joins by path can ask who serves there:
-//! [`Group::server`].
+//! [`Group::disconnect`] ends a subscriber, [`Group::disconnect_publisher`] a publisher, and [`Group::evict`] one together with the
+//! group. A process that joins by path can ask who serves there: [`Group::server`].
 //!
 //! A process that forks keeps its groups; the child has none of their memory and must not use them.
 //!

@@ -174,6 +174,8 @@ pub struct GroupOptions {
     pub(crate) trust: Option<Trust>,
     pub(crate) most_patient: Policy,
     pub(crate) most_patient_for_others: Policy,
+    /// Messages in a second, of each publisher of another process; 0 for no limit.
+    pub(crate) publisher_rate_max: u64,
     /// The type of the messages; 0 for bytes of any length.
     pub(crate) fingerprint: u64,
 }
@@ -197,6 +199,7 @@ impl GroupOptions {
             trust: None,
             most_patient: Policy::Reliable,
             most_patient_for_others: Policy::DemoteAfter(Duration::from_secs(1)),
+            publisher_rate_max: 0,
             fingerprint: 0,
         }
     }
@@ -238,6 +241,14 @@ impl GroupOptions {
         self.late_publishers = true;
         self.kind = Kind::Shared;
         self
+    }
+
+    /// Limits each publisher of another process to so many messages a second, and implies [`GroupOptions::late_publishers`]. The server
+    /// looks once a second; who has published more since it last looked is disconnected
+    /// ([`Group::disconnect_publisher`](crate::Group::disconnect_publisher)), and all others go on. It counts what the publisher's
+    /// library counts: a limit for programs that say too much, and not for one that breaks the protocol.
+    pub fn publisher_rate_max(self, messages_per_s: u64) -> GroupOptions {
+        GroupOptions { publisher_rate_max: messages_per_s, ..self.late_publishers() }
     }
 
     /// Sets which users may publish from other processes. [`Access::SameUser`] by default.

@@ -18,7 +18,7 @@ use causeway_os::{Context, futex};
 use causeway_waiting::patience::Clock;
 
 use crate::connection::Membership;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::Gate;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
@@ -48,6 +48,8 @@ pub struct SubscriberSet {
     /// The same, or a value that the counter does not have while something is to be read from the socket.
     expected_changes: u64,
     server_gone: bool,
+    /// The server has said that it disconnects this publisher.
+    is_disconnected: bool,
     /// There is a subscriber that this publisher does not know.
     lacks_subscriber: bool,
     /// What was asked for, and when: asked again if no answer comes.
@@ -97,6 +99,7 @@ impl SubscriberSet {
             seen_changes: 0,
             expected_changes: 0,
             server_gone: false,
+            is_disconnected: false,
             lacks_subscriber: false,
             fetching: None,
             starved: None,
@@ -253,6 +256,9 @@ impl SubscriberSet {
                         }
                     }
                 }
+                Ok(Incoming::Message(message, _)) if message.is_refusal(Refusal::Disconnected) => {
+                    self.is_disconnected = true;
+                }
                 Ok(Incoming::Message(..) | Incoming::Malformed | Incoming::OtherVersion(_)) => {}
                 Ok(Incoming::Nothing) => return,
                 Ok(Incoming::End) => return self.server_gone = true,
@@ -312,6 +318,15 @@ impl SubscriberSet {
         self.is_behind = self.present_epoch() != self.epoch;
         (self.blocked_by, self.asked_for_log) = (None, None);
         self.clock.stop();
+    }
+
+    /// Why this publisher does not go on in the present log, if it never will: the server disconnected it, or is gone.
+    pub fn why_out(&mut self) -> Option<Error> {
+        match (self.server_is_gone(), self.is_disconnected) {
+            (_, true) => Some(Error::Refused(Refusal::Disconnected)),
+            (true, false) => Some(Error::ServerGone),
+            (false, false) => None,
+        }
     }
 
     /// Asks the server for another log: this publisher has not mapped the present one in time. Asks again after a while.

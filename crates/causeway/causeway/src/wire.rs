@@ -126,6 +126,10 @@ impl Message {
         known.copied().unwrap_or(Refusal::NotUnderstood)
     }
 
+    pub fn is_refusal(self, refusal: Refusal) -> bool {
+        self.op == Op::Refused && self.words[0] == refusal as u32
+    }
+
     fn encode(self, version: u32) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let words = [MAGIC, version, self.op as u32].into_iter().chain(self.words);
@@ -330,6 +334,7 @@ mod tests {
             (Refusal::PayloadsHeld, "payloads are held"),
             (Refusal::PayloadGone, "the payload is gone"),
             (Refusal::LogsHeld, "earlier logs are held"),
+            (Refusal::Disconnected, "disconnected"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", refusal as u32)));
         assert!(known.iter().map(|(refusal, _)| refusal).eq(Refusal::ALL));

@@ -42,6 +42,9 @@ enum Command {
         /// Let publishers join at any time. Subscribers wait for none of them, and get all that is published until the server ends.
         #[arg(long, conflicts_with = "publishers")]
         late_publishers: bool,
+        /// Disconnect a publisher of more than so many messages a second; the others go on.
+        #[arg(long, value_name = "MESSAGES_PER_S", requires = "late_publishers", value_parser = clap::value_parser!(u64).range(1..))]
+        publisher_rate_max: Option<u64>,
         /// Size of the log in bytes: a power of two from 4096 to 1073741824.
         #[arg(long, default_value_t = 1 << 20)]
         capacity: u64,
@@ -131,8 +134,13 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Serve { socket, publishers, late_publishers, capacity, subscribers } => {
-            serve(socket, (!late_publishers).then_some(publishers), capacity, subscribers)?;
+        Command::Serve { socket, publishers, late_publishers, publisher_rate_max, capacity, subscribers } => {
+            let publishers = if late_publishers {
+                Publishers::AtAnyTime { rate_max: publisher_rate_max }
+            } else {
+                Publishers::Number(publishers)
+            };
+            serve(socket, publishers, capacity, subscribers)?;
         }
         Command::Publish { socket, drop, wait_for_subscribers } => {
             publish(socket, drop, wait_for_subscribers)?;
@@ -146,16 +154,30 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves a group for a number of publishers, or for any that come.
-fn serve(socket: PathBuf, publishers: Option<u32>, capacity: u64, subscribers: Users) -> Result<(), Failure> {
+/// Whose messages a group has.
+enum Publishers {
+    Number(u32),
+    AtAnyTime {
+        /// In a second, of each.
+        rate_max: Option<u64>,
+    },
+}
+
+fn serve(socket: PathBuf, publishers: Publishers, capacity: u64, subscribers: Users) -> Result<(), Failure> {
     let subscribers = match subscribers {
         Users::Same => Access::SameUser,
         Users::Any => Access::AnyUser,
     };
     let options = GroupOptions::new().capacity_bytes(capacity).subscribers(subscribers);
     let (options, whom) = match publishers {
-        Some(count) => (options.remote_publishers(count.max(1)), format!("{count} publishers")),
-        None => (options.late_publishers(), "publishers that join at any time".to_owned()),
+        Publishers::Number(count) => (options.remote_publishers(count.max(1)), format!("{count} publishers")),
+        Publishers::AtAnyTime { rate_max: None } => {
+            (options.late_publishers(), "publishers that join at any time".to_owned())
+        }
+        Publishers::AtAnyTime { rate_max: Some(most) } => (
+            options.publisher_rate_max(most),
+            format!("publishers that join at any time, of {most} messages a second at most each"),
+        ),
     };
     // The command removes its socket even when it is interrupted. Signals are blocked before the group starts its thread,
     // which inherits that.

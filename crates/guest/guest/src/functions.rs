@@ -98,7 +98,7 @@ pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<F
     if counts.windows.is_empty() {
         return Err(Error::new(format!(
             "`{}` marks no windows: instructions by function are counted of cases that are measured in batches, which are those of roundtrip, \
-             pingpong, solo and fan-out",
+             pingpong, solo and fan-out, and in intervals, which are those of fan-in",
             summary.case
         )));
     }
@@ -125,15 +125,16 @@ pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<F
     });
     let mut functions: Vec<FunctionCount> = functions.collect();
     functions.sort_by(|a, b| b.instructions.total_cmp(&a.instructions));
+    let (unit, measured) = of_one(summary);
     let stack = |(stack, instructions)| StackCount { stack, instructions: each(instructions) };
     Ok(Functions {
         case: summary.case.clone(),
         kernel: None,
-        unit: summary.unit.clone(),
+        unit,
         windows: quiet.len() as u64,
         left_out: (samples.len() - quiet.len()) as u64,
         operations,
-        measured: summary.median,
+        measured,
         counted: each(counted),
         functions,
         stacks: sums.stacks.into_iter().map(stack).collect(),
@@ -190,10 +191,34 @@ fn quiet(each: &[f64]) -> Vec<usize> {
     if quiet.len() * 2 > each.len() { quiet } else { (0..each.len()).collect() }
 }
 
+/// What the only case has measured: the unit of an operation and the instructions of one, also where the case tells how many operations
+/// a million instructions make.
+fn of_one(summary: &Summary) -> (String, f64) {
+    match summary.unit.strip_suffix("/million instructions") {
+        Some(many) => {
+            (format!("instructions/{}", many.strip_suffix('s').unwrap_or(many)), 1e6 / summary.median)
+        }
+        None => (summary.unit.clone(), summary.median),
+    }
+}
+
+/// Operations of each window of a run. Where they differ, because a window is a length of time, they are in the proportion of the rates.
+fn operations(run: &Run) -> Vec<u64> {
+    let Run { samples, ops_per_sample, sampled_total, .. } = run;
+    let sum: f64 = samples.iter().sum();
+    match sampled_total {
+        Some(total) if total.ops != ops_per_sample * samples.len() as u64 && sum > 0.0 => {
+            let share = |rate: &f64| (total.ops as f64 * rate / sum).round() as u64;
+            samples.iter().map(|rate| share(rate).max(1)).collect()
+        }
+        _ => vec![(*ops_per_sample).max(1); samples.len()],
+    }
+}
+
 /// The summary of the only case, and of each window the operations, where it is one of that case: a session measures the harness beside what
 /// was asked for.
 fn measured(lines: &[Line]) -> Result<(&Summary, Vec<Option<u64>>), Error> {
-    let (mut summaries, mut windows, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut summaries, mut windows) = (Vec::new(), Vec::new());
     for line in lines {
         match line {
             Line::Skipped(skipped) => {
@@ -201,9 +226,8 @@ fn measured(lines: &[Line]) -> Result<(&Summary, Vec<Option<u64>>), Error> {
                 return Err(Error::new(why));
             }
             Line::Summary(summary) => summaries.push(summary),
-            Line::Case(case) if case.higher_is_better => rates.push(&case.case),
-            Line::Run(Run { case, samples, ops_per_sample, .. }) => {
-                windows.extend(samples.iter().map(|_| (case, (*ops_per_sample).max(1))));
+            Line::Run(run) => {
+                windows.extend(operations(run).into_iter().map(|operations| (&run.case, operations)))
             }
             _ => {}
         }
@@ -214,12 +238,6 @@ fn measured(lines: &[Line]) -> Result<(&Summary, Vec<Option<u64>>), Error> {
     let [summary] = summaries[..] else {
         return Err(Error::new("instructions by function are counted of one case in one boot"));
     };
-    if rates.contains(&&summary.case) {
-        return Err(Error::new(format!(
-            "`{}` is measured as a rate, and instructions by function are those of an operation: take a case of roundtrip, pingpong, solo or fan-out",
-            summary.case
-        )));
-    }
     let own = |(case, operations): (&CaseId, u64)| (*case == summary.case).then_some(operations);
     Ok((summary, windows.into_iter().map(own).collect()))
 }
@@ -229,13 +247,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use weighbridge_record::SampledTotal;
 
     fn symbols() -> Symbols {
         let text = "{}\nweighbridge-symbols 1\nmap 1000 2000 /bin/weighbridge\nfn ffffffff81000000 entry\nfn 100 do_read\nfn 100 copy mod\n";
         Symbols::split(text.as_bytes()).unwrap().1
     }
 
-    fn lines(higher_is_better: bool) -> Vec<Line> {
+    fn lines() -> Vec<Line> {
         let id = "roundtrip/pipe/1/same-cpu";
         let per_op = json!({"voluntary_switches": 0.0, "involuntary_switches": 0.0, "minor_faults": 0.0, "cpu_ns": 0.0});
         let of = |value: serde_json::Value| serde_json::from_value::<Line>(value).unwrap();
@@ -243,7 +262,7 @@ mod tests {
             of(
                 json!({"kind": "case", "case": id, "pattern": "roundtrip", "mechanism": "pipe", "payload_bytes": 1, "placement": "same-cpu",
                 "resolved_placement": "same-cpu", "cpus": [0, 0], "roles": ["client", "server"], "axes": {}, "unit": "instructions/roundtrip",
-                "higher_is_better": higher_is_better, "facts": {}}),
+                "higher_is_better": false, "facts": {}}),
             ),
             of(
                 json!({"kind": "run", "case": id, "run": 0, "round": 0, "value": 40.0, "samples": [40.0, 41.0], "ops_per_sample": 1,
@@ -265,7 +284,7 @@ mod tests {
 
     #[test]
     fn instructions_and_entries_are_those_of_functions_for_each_operation() {
-        let found = by_function(&lines(false), COUNTS.as_bytes(), &symbols()).unwrap();
+        let found = by_function(&lines(), COUNTS.as_bytes(), &symbols()).unwrap();
         let rows: Vec<_> =
             found.functions.iter().map(|of| (of.function.as_str(), of.instructions, of.calls)).collect();
         assert_eq!(
@@ -285,6 +304,36 @@ mod tests {
         );
     }
 
+    /// Two windows of 27 and of 54 events, of which a million instructions make as many thousand.
+    #[test]
+    fn instructions_of_a_rate_are_those_of_an_event_and_windows_have_as_many_as_came() {
+        let mut of_rate = lines();
+        for line in &mut of_rate {
+            match line {
+                Line::Run(run) => {
+                    run.samples = vec![27_000.0, 54_000.0];
+                    run.sampled_total =
+                        Some(SampledTotal { samples: 2, ops: 81, bytes: 0, elapsed_ns: 2000 });
+                    run.ops_per_sample = 27;
+                }
+                Line::Summary(summary) => {
+                    (summary.median, summary.unit) = (40_000.0, "events/million instructions".into());
+                }
+                _ => {}
+            }
+        }
+        // The second window executes as often again what the first one does.
+        let [before, window, end] = [0, 1, 2].map(|at| COUNTS.split("window\n").nth(at).unwrap());
+        let twice = window.replace("10 1\n", "10 2\n").replace("8 1\n", "8 2\n").replace("5 1\n", "5 2\n");
+        let twice = twice.replace("5 2\nblock 2", "5 4\nblock 2").replace("3 2\n", "3 4\n");
+        let counts = format!("{before}window\n{window}window\n{twice}{}", &end[end.find("end").unwrap()..]);
+        let found = by_function(&of_rate, counts.as_bytes(), &symbols()).unwrap();
+        assert_eq!((found.unit.as_str(), found.measured), ("instructions/event", 25.0));
+        assert_eq!((found.windows, found.operations), (2, 81));
+        let each = |name: &str| found.functions.iter().find(|of| of.function == name).unwrap().instructions;
+        assert_eq!(each("entry"), 24.0 / 81.0);
+    }
+
     #[test]
     fn windows_of_the_harness_are_none_of_the_case() {
         let harness = |line: Line| {
@@ -292,8 +341,8 @@ mod tests {
             serde_json::from_str::<Line>(&text.replace("\"mechanism\":\"pipe\"", "\"mechanism\":\"noop\""))
                 .unwrap()
         };
-        let alone = lines(false);
-        let [case, run, summary] = <[Line; 3]>::try_from(lines(false)).unwrap().map(harness);
+        let alone = lines();
+        let [case, run, summary] = <[Line; 3]>::try_from(lines()).unwrap().map(harness);
         let both = [vec![case, run], alone.clone(), vec![summary]].concat();
         let of_harness = "window\nblock 0 1000 10 1\nwindow\nblock 0 1000 10 1\n";
         let counts = COUNTS.replacen("window\n", &format!("{of_harness}window\n"), 1);
@@ -314,19 +363,16 @@ mod tests {
         let why = |lines: &[Line], counts: &str| {
             by_function(lines, counts.as_bytes(), &symbols()).unwrap_err().to_string()
         };
-        assert!(why(&lines(true), COUNTS).contains("measured as a rate"));
-        assert!(why(&lines(false)[..2], COUNTS).contains("one case"));
-        assert!(why(&lines(false), "weighbridge-counts 1\nend\n").contains("marks no windows"));
-        assert!(
-            why(&lines(false), "weighbridge-counts 1\nwindow\nend\n").contains("1 windows and its record")
-        );
+        assert!(why(&lines()[..2], COUNTS).contains("one case"));
+        assert!(why(&lines(), "weighbridge-counts 1\nend\n").contains("marks no windows"));
+        assert!(why(&lines(), "weighbridge-counts 1\nwindow\nend\n").contains("1 windows and its record"));
         for damaged in [
             "",
             "weighbridge-counts 1\n",
             "weighbridge-counts 1\nwindow\nblock 7 0 1 1\nend\n",
             "weighbridge-counts 2\nend\n",
         ] {
-            assert!(why(&lines(false), damaged).contains("nothing that can be read"), "{damaged}");
+            assert!(why(&lines(), damaged).contains("nothing that can be read"), "{damaged}");
         }
     }
 }

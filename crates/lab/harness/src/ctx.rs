@@ -4,11 +4,13 @@
 //! | the leading role calls | the others call | a sample is | used by |
 //! |---|---|---|---|
 //! | [`Ctx::lead`], [`Ctx::lead_noting`] | [`Ctx::follow`] | a batch of operations, planned one batch ahead | `pingpong`, `fan-out` |
+//! | the same | [`Ctx::stand_by`], in a role that takes no part | | `fan-out` with `uninterested` |
 //! | [`Ctx::lead_batches`], [`Ctx::end_leading`] | [`Ctx::follow_batches`], [`Ctx::end_following`] | the same, with something to do after the last batch | `roundtrip` |
 //! | [`Ctx::lead_each`], [`Ctx::end_leading`] | as above | a batch in which each operation is timed by itself, if it is long enough | `roundtrip` without `time=batch`, `fan-out` with `rate` |
 //! | [`Ctx::lead`] without expectations | [`Ctx::follow_nothing`] | a batch of the harness itself | `noop` |
 //! | [`Ctx::lead_alone`] | – | a batch, the cost of the loop taken off | `solo` |
 //! | [`Ctx::drain`] (the receiver, which is role 1), [`Ctx::end_leading`] | [`Ctx::feed`] (the sender), [`Ctx::end_following`] | a window of whole chunks; windows follow each other without a gap | `stream` |
+//! | [`Ctx::drain_once`], [`Ctx::end_leading`] | [`Ctx::feed_once`], [`Ctx::end_following`] | the one window of a transfer | `stream` with `transfer` |
 //! | [`Ctx::lead_intervals`] | [`Ctx::follow_intervals`] | an interval of fixed length | `fan-in`, `all-to-all` |
 //! | [`Ctx::concurrent`] | [`Ctx::concurrent`] | a window in which all roles do the same | `parallel`, `contend` |
 //!
@@ -28,6 +30,7 @@
 //! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |
 //! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
 //! | `targets/fan_out/sender.rs` | twice a burst, and once a batch the switches of the role | the sender's own share of a message is a series of its own |
+//! | `targets/fan_out/uninterested.rs` | – | the switches of a receiver that sleeps through the run, before and after |
 //! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
 //! | `targets/shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
 //! | `targets/fan_in/edges.rs` | the role's switches once an interval | they belong to the interval that ends there |

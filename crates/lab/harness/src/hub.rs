@@ -6,6 +6,7 @@ use crate::axis::{Choice, Idle};
 use crate::contract::{Caps, Prepared};
 use crate::ctx::Warm;
 use crate::params::{CaseParams, Wait};
+use crate::pattern::transfer;
 
 /// The yardstick of a case, or why the case cannot take turns with another one; it is then measured by itself.
 pub fn of(case: &Prepared) -> Result<CaseId, String> {
@@ -32,6 +33,9 @@ pub fn of(case: &Prepared) -> Result<CaseId, String> {
     match id.pattern.as_str() {
         "roundtrip" | "pingpong" | "fan-out" if spins(params) => Ok(hub("pingpong", "atomic", 0)),
         "roundtrip" | "pingpong" | "fan-out" => Ok(hub("roundtrip", "pipe", 1)),
+        "stream" if transfer::bytes(params).is_some() => {
+            Err("all of a transfer is one window, which ends where the transfer does".into())
+        }
         "stream" if case.target.caps.has(Caps::LOSSY) => {
             Err("it may lose messages, so a slice has no known end".into())
         }

@@ -36,7 +36,7 @@ pub const ARGUMENT: &str = "__peer";
 /// The version of what coordinator and peers of one run agree on: `Assignment`, `Report`, the descriptors that go with them,
 /// the memory that they share (`shared`, `turnstile`, `marks`), what the roles of a mechanism are handed.
 /// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 
 /// What a process that was started as a peer is there for.
 #[derive(Debug, Serialize, Deserialize)]

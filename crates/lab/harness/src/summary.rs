@@ -224,7 +224,7 @@ pub fn summary_line(
         stopped_by,
         beside: auxiliary_medians(case, runs),
         per_op,
-        series: median_series(runs),
+        series: record::derive::series_medians(runs),
         series_ci95: record::derive::series_intervals(runs),
         distribution: if timed.len() == runs.len() { Distribution::of(&timed, correlation) } else { None },
         anomalies: shape,
@@ -269,15 +269,6 @@ fn auxiliary_medians(case: &Prepared, runs: &[Run]) -> BTreeMap<String, PerOp> {
         by_name.entry(&of.role).or_default().push(&of.per_op);
     }
     by_name.into_iter().map(|(name, counts)| (name.into(), median(&counts))).collect()
-}
-
-/// The median over the runs of the median of each further series.
-fn median_series(runs: &[Run]) -> BTreeMap<String, f64> {
-    let mut by_name: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for (name, values) in runs.iter().flat_map(|run| &run.series).filter(|(_, values)| !values.is_empty()) {
-        by_name.entry(name.clone()).or_default().push(stats::run_value(values));
-    }
-    by_name.into_iter().map(|(name, values)| (name, stats::median(&values))).collect()
 }
 
 /// The counts of a role, per operation.

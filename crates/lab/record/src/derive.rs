@@ -40,6 +40,18 @@ pub fn comparison(
     }
 }
 
+/// The median over the runs of the median of each further series, as far as its values are numbers.
+pub fn series_medians<'a>(runs: impl IntoIterator<Item = &'a Run>) -> BTreeMap<String, f64> {
+    let mut of_runs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (name, values) in runs.into_iter().flat_map(|run| &run.series) {
+        let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+        if !finite.is_empty() {
+            of_runs.entry(name).or_default().push(run_value(&finite));
+        }
+    }
+    of_runs.into_iter().map(|(name, values)| (name.to_owned(), median(&values))).collect()
+}
+
 /// Intervals of the medians of further series, over the runs; none for a series with too few runs.
 pub fn series_intervals<'a>(runs: impl IntoIterator<Item = &'a Run>) -> BTreeMap<String, [f64; 2]> {
     let mut of_runs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();

@@ -3,8 +3,6 @@
 //! The figures come from `weighbridge-stats`, the same that would have written the summary; here they are only put
 //! into the record's words. The report says that it did so.
 
-use std::collections::BTreeMap;
-
 use weighbridge_record::{Case, Distribution, Latencies, PerOp, Regime, Run, StoppedBy, Summary, derive};
 use weighbridge_stats::median;
 use weighbridge_stats::summary::summarize;
@@ -24,7 +22,7 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
         spread_within: summed.spread_within,
         stopped_by: StoppedBy::Interrupted,
         per_op: per_op(&runs),
-        series: series(&runs),
+        series: derive::series_medians(runs.iter().copied()),
         distribution: distribution(&runs),
         series_ci95: derive::series_intervals(runs.iter().copied()),
         anomalies: anomalies(&runs),
@@ -53,14 +51,6 @@ fn is_usable(run: &Run) -> bool {
 fn per_op(runs: &[&Run]) -> PerOp {
     let counts: Vec<&PerOp> = runs.iter().map(|run| &run.per_op).collect();
     PerOp::fold(&counts, |values| middle(values.iter().copied()).unwrap_or(0.0))
-}
-
-fn series(runs: &[&Run]) -> BTreeMap<String, f64> {
-    let mut medians: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for (name, values) in runs.iter().flat_map(|run| &run.series) {
-        medians.entry(name.clone()).or_default().extend(middle(values.iter().copied()));
-    }
-    medians.into_iter().filter_map(|(name, values)| Some((name, middle(values.into_iter())?))).collect()
 }
 
 /// Failed counter checks and losses of the runs, each once. Noise is seen in the spread.

@@ -7,8 +7,8 @@ pub(crate) use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 pub(crate) use weighbridge_harness::axis::{Axis, Choice, Values, choice};
 pub(crate) use weighbridge_harness::buffer::Buffer;
 pub(crate) use weighbridge_harness::contract::{
-    Caps, EndResources, Endpoint, Facts, Family, InSuites, Mechanism, PatternInfo, Prepared, Side, Target,
-    Unit, Unsupported, attach_at_once, carries_nothing,
+    Caps, EndResources, Endpoint, Facts, Family, Figures, InSuites, Mechanism, PatternInfo, Prepared, Side,
+    Target, Unit, Unsupported, attach_at_once, carries_nothing,
 };
 pub(crate) use weighbridge_harness::ctx::{Balance, Batch, Ctx, Follower, Leader, Tally};
 pub(crate) use weighbridge_harness::host::Host;

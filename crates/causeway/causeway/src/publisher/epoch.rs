@@ -53,8 +53,7 @@ impl Publisher {
         if self.next_logs.as_ref().is_some_and(|logs| !logs.has(present)) {
             self.subscribers.ask_for_log();
         }
-        let is_gone = self.subscribers.server_is_gone();
-        if is_gone { Err(Error::ServerGone) } else { Ok(Followed::NotYet) }
+        self.subscribers.why_out().map_or(Ok(Followed::NotYet), Err)
     }
 
     /// Sleeps until the next log may be there, for a short time at most.

@@ -172,6 +172,10 @@ impl Connections {
         self.by_token.values()
     }
 
+    pub fn with_tokens(&self) -> impl Iterator<Item = (u64, &Connection)> {
+        self.by_token.iter().map(|(token, connection)| (*token, connection))
+    }
+
     pub fn find(&self, is_it: impl Fn(Role) -> bool) -> Option<u64> {
         self.all(is_it).next()
     }

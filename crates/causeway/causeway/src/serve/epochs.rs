@@ -148,7 +148,14 @@ impl State {
         }
         let (now, time) = (Instant::now(), map_time(capacity_bytes));
         let (log, deadline, latest) = (Arc::new(log), now + time, now + time * ROLL_TIMES);
-        self.logs.next = Some(Next { log, fd, awaited: BTreeSet::new(), deadline, latest });
+        self.logs.next = Some(Next {
+            log,
+            fd,
+            awaited: BTreeSet::new(),
+            outcasts: self.publishers.outcasts,
+            deadline,
+            latest,
+        });
         if self.is_ended_by_its_publisher() {
             self.announce_epoch(epoch);
             return Ok(());
@@ -171,7 +178,8 @@ impl State {
         let Some(next) = &mut self.logs.next else { return };
         let Ok(connection) = self.connections.get_mut(token) else { return };
         let notice = Message::new(Op::Log, &halves(next.log.epoch()));
-        if let Role::Mapper { is_busy, .. } = &mut connection.role
+        if let Role::Mapper { is_busy, slot } = &mut connection.role
+            && next.outcasts & 1 << *slot == 0
             && notice.send(&connection.socket, &[next.fd.as_fd()]).is_ok()
         {
             *is_busy = true;
@@ -267,6 +275,7 @@ impl State {
         end: impl FnOnce(&MappedLog) -> Result<u64, Corrupt>,
     ) -> Result<Arc<MappedLog>> {
         let Some(next) = self.logs.next.take() else { return Ok(Arc::clone(&self.logs.present)) };
+        let outcasts = next.outcasts;
         if self.pages.is_sealed()
             && let Err(error) = MappedLog::seal(&next.fd)
         {
@@ -296,6 +305,7 @@ impl State {
         for subscriber in self.subscribers.present.iter() {
             let _ = futex::wake(subscriber.page.cursor_futex(), u32::MAX);
         }
+        self.end_outcasts(outcasts);
         self.drop_ended_logs();
         Ok(Arc::clone(&self.logs.present))
     }

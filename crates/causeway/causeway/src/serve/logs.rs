@@ -72,6 +72,8 @@ pub struct Next {
     pub fd: OwnedFd,
     /// The connections whose publishers map it.
     pub awaited: BTreeSet<u64>,
+    /// The slots of publishers that do not get it, a bit each.
+    pub outcasts: u64,
     pub deadline: Instant,
     /// The deadline is never later, however many publishers come meanwhile.
     pub latest: Instant,

@@ -13,6 +13,7 @@ mod logs;
 mod payload_files;
 mod payloads;
 mod places;
+mod rates;
 mod report;
 mod state;
 mod subscribers;
@@ -128,6 +129,24 @@ impl Host {
             ));
         }
         state.want_log(capacity_bytes).map_err(Error::Refused)?;
+        self.roll(state)
+    }
+
+    /// See [`Group::disconnect_publisher`](crate::Group::disconnect_publisher).
+    pub fn disconnect_publisher(&self, publisher: u8) -> Result<bool> {
+        let mut state = self.shared.wait_while_rolling(self.state());
+        let found = state.cast_out(publisher)?;
+        if found {
+            let rolled = self.roll(state);
+            // Without another log it stays where it is.
+            self.state().publishers.outcasts &= !(1 << publisher);
+            rolled?;
+        }
+        Ok(found)
+    }
+
+    /// Makes the log that is wanted, and returns when the publishers go on in it.
+    fn roll<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<()> {
         while let Some(make) = state.take_wanted_log() {
             drop(state);
             let made = make();
@@ -195,8 +214,9 @@ impl Shared {
             if left.is_some() {
                 state.end_visits();
                 state.end_late_rolls();
+                state.check_rates();
             }
-            drop(state);
+            self.make_wanted_log(state);
             self.rolled.notify_all();
         }
     }

@@ -1,7 +1,7 @@
 //! The state of a server, and what it does with each request. How a peer becomes a publisher or a subscriber is in
 //! [`admission`](super::admission), how one log follows another in [`epochs`](super::epochs).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,8 +70,20 @@ pub struct Publishers {
     pub admits_local: bool,
     /// The connections of those that have said that they leave.
     pub leaving: BTreeSet<u64>,
+    /// The slots of those that are to be left out of the next log and then disconnected, a bit each.
+    pub outcasts: u64,
+    /// How much each has published, where that is limited.
+    pub rates: Rates,
     /// The last that joined, while subscribers that waited for it find their places.
     pub held: Option<Held>,
+}
+
+/// What the publishers had published when the server last looked.
+#[derive(Debug, Default)]
+pub struct Rates {
+    pub looked: Option<Instant>,
+    /// By connection, and so by publisher: the next one in a slot has another.
+    pub published: BTreeMap<u64, u64>,
 }
 
 impl GroupPages {
@@ -130,7 +142,14 @@ impl State {
             logs: Logs::new(log, log_fd),
             pages,
             connections: Connections::new(epoll),
-            publishers: Publishers { awaited, admits_local: true, leaving: BTreeSet::new(), held: None },
+            publishers: Publishers {
+                awaited,
+                admits_local: true,
+                leaving: BTreeSet::new(),
+                outcasts: 0,
+                rates: Rates::default(),
+                held: None,
+            },
             subscribers: Subscribers::new(),
             files: PayloadFiles::default(),
         };
@@ -192,7 +211,8 @@ impl State {
 
     /// When the next visitor's time, or that of a roll, is over.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let others = self.roll_deadline().into_iter().chain(self.hold_ends());
+        let others =
+            self.roll_deadline().into_iter().chain(self.hold_ends()).chain(self.next_look_at_rates());
         self.connections.next_deadline().into_iter().chain(others).min()
     }
 

@@ -21,14 +21,19 @@ use causeway::{
 /// Publishes `count` messages of varying length that say who published them and how many before.
 fn publish_some(socket: &Path, count: u64) {
     let mut publisher = join(socket).publisher().unwrap();
-    let own = u64::from(std::process::id());
     for number in 0..count {
-        let length = 16 + (number * 37 + own) % 300;
-        let mut payload = vec![own as u8; length as usize];
-        payload[..8].copy_from_slice(&own.to_le_bytes());
-        payload[8..16].copy_from_slice(&number.to_le_bytes());
-        publisher.publish_timeout(&payload, LONG).unwrap_or_else(|error| panic!("message {number}: {error}"));
+        let published = publisher.publish_timeout(&numbered(number), LONG);
+        let _ = published.unwrap_or_else(|error| panic!("message {number}: {error}"));
     }
+}
+
+/// A message of this process, of a length that its number decides.
+pub fn numbered(number: u64) -> Vec<u8> {
+    let own = u64::from(std::process::id());
+    let mut payload = vec![own as u8; (16 + (number * 37 + own) % 300) as usize];
+    payload[..8].copy_from_slice(&own.to_le_bytes());
+    payload[8..16].copy_from_slice(&number.to_le_bytes());
+    payload
 }
 
 /// What the processes of these tests do.
@@ -36,10 +41,10 @@ pub const ROLES: &[(&str, Role)] = &[("publish-some", publish_some)];
 
 /// What a subscriber has seen.
 #[derive(Default)]
-struct Seen {
+pub struct Seen {
     order: DefaultHasher,
     /// Messages of each process, by its number.
-    of: BTreeMap<u64, u64>,
+    pub of: BTreeMap<u64, u64>,
     /// The number that is expected next in each publisher's slot.
     next_sequence: BTreeMap<u8, u32>,
     position: Option<u64>,
@@ -120,7 +125,7 @@ fn receive_all(mut subscriber: Subscriber, way: Way) -> Seen {
 const WAYS: [Way; 4] = [Way::Sleeping, Way::OnDescriptor, Way::Polling, Way::Lossy];
 
 /// Subscribes in all ways while `act` runs with the group, which ends after it. Returns what each has seen: the same.
-fn all_see_the_same(options: GroupOptions, act: impl FnOnce(&Group, &Path)) -> Seen {
+pub fn all_see_the_same(options: GroupOptions, act: impl FnOnce(&Group, &Path)) -> Seen {
     let (_dir, socket, group) = served(options);
     std::thread::scope(|scope| {
         let subscribers = WAYS.map(|way| {
@@ -148,7 +153,7 @@ fn seeded() -> Rng {
     Rng::with_seed(seed)
 }
 
-fn late() -> GroupOptions {
+pub fn late() -> GroupOptions {
     small().late_publishers()
 }
 

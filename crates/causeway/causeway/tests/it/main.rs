@@ -13,6 +13,7 @@ mod clocks;
 mod common;
 mod damage;
 mod death;
+mod disconnect;
 mod document;
 #[cfg(feature = "tokio")]
 mod ends;
@@ -42,6 +43,7 @@ fn role() {
         call::ROLES,
         clocks::ROLES,
         death::ROLES,
+        disconnect::ROLES,
         epochs::ROLES,
         errors::ROLES,
         exhaustion::ROLES,

@@ -131,6 +131,24 @@ fn publishers_that_come_after_a_subscriber_are_received_where_the_server_lets_th
 }
 
 #[test]
+fn a_publisher_of_too_many_messages_is_disconnected_and_others_are_received() {
+    let mut served = Served::start(&["--late-publishers", "--publisher-rate-max", "1000"]);
+    let mut spammer = served.run("publish");
+    let mut lines = spammer.stdin.take().unwrap();
+    // Until the command has ended.
+    while lines.write_all(&b"spam\n".repeat(1000)).is_ok() {}
+    let why = complaint(spammer.wait_with_output().unwrap());
+    assert!(why.contains("has disconnected this publisher"), "{why}");
+    let subscriber = served.run("subscribe");
+    served.joined(0, 1);
+    served.publish(b"one\ntwo\n");
+    served.received(2);
+    kill("TERM", served.server.pid());
+    assert!(served.server.wait().success());
+    assert_eq!(output_of(subscriber), "one\ntwo\n");
+}
+
+#[test]
 fn wrong_flags_sizes_and_groups_are_exit_code_two_and_say_so() {
     let folder = temp_dir("causeway");
     let path = folder.path().join("group");
@@ -140,6 +158,7 @@ fn wrong_flags_sizes_and_groups_are_exit_code_two_and_say_so() {
         (&["subscribe", socket, "--policy", "hasty"], "hasty"),
         (&["serve", socket, "--capacity", "5000"], "5000"),
         (&["serve", socket, "--publishers", "many"], "many"),
+        (&["serve", socket, "--publisher-rate-max", "9"], "--late-publishers"),
         (&["gossip", socket], "gossip"),
         (&["subscribe", "/nonexistent/group"], "/nonexistent/group"),
         (&["subscribe", socket], "No such file"),

@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 
 use super::caps::Caps;
-use super::resources::{EndResources, Facts, Side};
+use super::resources::{EndResources, Facts, Figures, Side};
 use super::target::{CounterCheck, InSuites, Unsupported};
 use crate::axis::Axis;
 use crate::host::Host;
@@ -112,6 +112,11 @@ pub trait Endpoint {
     /// Returns when nothing that this end has sent needs it any more. Called before it is dropped.
     fn settle(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// What the mechanism has counted in the whole run, by name with unit, of the near end. Called when nothing is exchanged any more.
+    fn figures(&self) -> io::Result<Figures> {
+        Ok(Figures::new())
     }
 
     /// Effective settings, read back: pipe size, sndbuf, MSS … Called after

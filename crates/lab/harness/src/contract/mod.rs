@@ -14,5 +14,5 @@ mod target;
 pub use caps::Caps;
 pub use mechanism::{Endpoint, Mechanism, attach_at_once};
 pub use pattern::{PatternInfo, Unit, role_names};
-pub use resources::{EndResources, Facts, Side};
+pub use resources::{EndResources, Facts, Figures, Side};
 pub use target::{CounterCheck, Family, InSuites, Prepared, Target, Unsupported, carries_nothing};

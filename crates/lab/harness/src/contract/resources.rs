@@ -64,3 +64,6 @@ impl EndResources {
 
 /// Effective settings, read back from the kernel: name to value with unit in the name.
 pub type Facts = BTreeMap<String, String>;
+
+/// What was counted in a whole run: name with unit to value.
+pub type Figures = BTreeMap<&'static str, f64>;

@@ -20,6 +20,8 @@ use crate::contract::{EndResources, Prepared};
 use crate::duet::turnstile;
 use crate::idle::Spinners;
 use crate::marks::Marks;
+use crate::params::CaseParams;
+use crate::pattern::transfer;
 use crate::peer::{self, Assignment};
 use crate::planner::Timing;
 use crate::shared::Shared;
@@ -61,7 +63,11 @@ impl Coordinator<'_> {
         let spinners = Spinners::start(&self.program, &self.cpus_to_keep_busy(cases))?;
         let noise = SystemNoise::read();
         let turnstile = slices.map(|slices| turnstile::create(slices.blocks)).transpose()?;
-        let largest = cases.iter().map(|(case, _)| case.params.payload_bytes).max().unwrap_or(0);
+        let bytes = |params: &CaseParams| {
+            transfer::bytes(params)
+                .map_or(params.payload_bytes, |bytes| bytes.max(params.payload_bytes as u64) as usize)
+        };
+        let largest = cases.iter().map(|(case, _)| bytes(&case.params)).max().unwrap_or(0);
         let roles = cases.iter().map(|(case, _)| case.role_names().len()).sum();
         let deadlines = self.deadlines.for_case(largest, roles);
         let grace = deadlines.grace;

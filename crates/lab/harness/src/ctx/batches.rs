@@ -172,6 +172,26 @@ impl Ctx<'_> {
         }
     }
 
+    /// For a role that takes no part in any operation, and sleeps in `until` to the end of the run: what it does meanwhile is counted, for
+    /// as many operations as those of the leading role. Returns how many that planned in all.
+    pub fn stand_by(&mut self, until: impl FnOnce() -> io::Result<()>) -> io::Result<u64> {
+        self.do_not_watch();
+        self.barrier()?;
+        self.begin_counting()?;
+        until()?;
+        let mut planned = 0;
+        for index in 0.. {
+            let Planned::Batch { ops, counted, .. } = self.await_batch(index) else { break };
+            planned += ops;
+            if counted {
+                self.count(ops, 0);
+            }
+        }
+        self.end_counting()?;
+        self.end_following()?;
+        Ok(planned)
+    }
+
     /// For roles that have nothing to do because the mechanism exchanges nothing.
     pub fn follow_nothing(&mut self) -> io::Result<()> {
         self.barrier()?;

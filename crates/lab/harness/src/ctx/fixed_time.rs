@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use weighbridge_probe::counters::ThreadCounters;
+use weighbridge_probe::window_marks;
 
 use super::{Balance, Ctx};
 use crate::shared::{MAX_SAMPLES, Phase, Sample};
@@ -92,7 +93,9 @@ impl Ctx<'_> {
         let late_ns = began_ns + count as u64 * interval_ns + LATE_NS;
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count && (began_ns < late_ns || taken.len() < self.timing.least_samples) {
+            window_marks::window_begins();
             let now_ns = self.interval(leader, began_ns + interval_ns)?;
+            window_marks::window_ends();
             leader.edge(now_ns);
             let now = (leader.count(), ThreadCounters::read());
             taken.push(Sample {

@@ -1,4 +1,5 @@
-//! Windows: one role sends without end, another times what it receives in windows that follow each other without a gap.
+//! Windows: one role sends without end, another times what it receives in windows that follow each other without a gap. Or one
+//! window: what is sent once.
 
 use std::io;
 use std::thread;
@@ -113,6 +114,37 @@ impl Ctx<'_> {
             work(Batch { first: chunks * chunk_ops, ops: chunk_ops })?;
         }
         Ok(())
+    }
+
+    /// Receives `ops` messages, whose sending begins at the barrier that all roles leave together: the time from there to the last of
+    /// them is the one sample of the run. The role ends with [`Ctx::end_leading`].
+    pub fn drain_once(&mut self, ops: u64, mut work: impl Work, expect: impl Expect) -> io::Result<()> {
+        self.barrier()?;
+        let start_ns = self.now_ns();
+        self.begin_counting()?;
+        let before = ThreadCounters::read();
+        let batch = Batch { first: 0, ops };
+        let tally = work(batch)?;
+        let elapsed_ns = self.now_ns() - start_ns;
+        let spent = ThreadCounters::read().since(&before);
+        check(batch, tally, expect(batch))?;
+        self.count_batch(ops, tally);
+        self.count_sample(ops, spent.cpu_ns, 0);
+        let (bytes, preemptions) = (tally.bytes, spent.involuntary_switches);
+        self.shared.push_sample(Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra: 0 });
+        self.end_counting()
+    }
+
+    /// The sender of [`Ctx::drain_once`]. The role ends with [`Ctx::end_following`].
+    pub fn feed_once(&mut self, ops: u64, mut work: impl FnMut(Batch) -> io::Result<()>) -> io::Result<()> {
+        self.do_not_watch();
+        self.barrier()?;
+        self.begin_counting()?;
+        let before = ThreadCounters::read();
+        work(Batch { first: 0, ops })?;
+        self.count_sample(ops, ThreadCounters::read().since(&before).cpu_ns, 0);
+        self.count(ops, 0);
+        self.end_counting()
     }
 
     /// As [`Ctx::drain`], in slices: the sender sends exactly the chunks of a slice and then sleeps, so that the stream is

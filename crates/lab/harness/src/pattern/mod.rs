@@ -4,6 +4,7 @@ mod marked;
 mod roundtrip;
 mod stream;
 mod to_itself;
+pub(crate) mod transfer;
 pub(crate) mod working_set;
 
 use std::io;
@@ -78,6 +79,7 @@ pub const fn target<M: Mechanism>() -> Target {
         patterns: ALL,
         fit: |host, params| {
             to_itself::fit::<M>(params)?;
+            transfer::fit(M::CAPS, params)?;
             M::fit(host, params)
         },
         create: |host, params| {
@@ -112,5 +114,11 @@ fn drive_pattern<M: Mechanism, P: Pattern>(
         Some(marks) => P::drive(&mut marked::Marked::new(&mut end, marks), M::CAPS, cx)?,
     }
     end.settle()?;
+    if side == Side::Near {
+        let figures = end.figures().map_err(|error| {
+            io::Error::new(error.kind(), format!("reading what {} has counted: {error}", M::ID))
+        })?;
+        figures.into_iter().for_each(|(name, value)| cx.note_series(name, vec![value]));
+    }
     Ok(facts)
 }

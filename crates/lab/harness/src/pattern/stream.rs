@@ -1,12 +1,13 @@
 //! Stream: messages one way without a pause; the receiver's clock counts.
 //!
-//! Measures throughput in windows that follow each other without a gap. It cannot show latency; for that see
+//! Measures throughput in windows that follow each other without a gap, or once from the first message to the last (`transfer`). It cannot show latency; for that see
 //! [`roundtrip`](super::roundtrip).
 
 use std::io;
 
 use super::Pattern;
 use super::roundtrip::{AFTERWARDS, FIRST, afterwards, expected, receive, send, verify, verify_count};
+use super::transfer::{self, TRANSFER};
 use super::working_set::{self, Source, Store, WORKING_SET};
 use crate::axis::{Axis, Choice, MemoryState};
 use crate::contract::{Caps, Endpoint, Unit};
@@ -26,7 +27,7 @@ impl Pattern for Stream {
     const NEEDS: Caps = Caps::PAYLOAD;
     // The near end of a params speaks first; the receiver leads, but as the far end.
     const ROLES: [&'static str; 2] = ["sender", "receiver"];
-    const AXES: &'static [Axis] = &[WORKING_SET, MemoryState::AXIS];
+    const AXES: &'static [Axis] = &[WORKING_SET, MemoryState::AXIS, TRANSFER];
     const UNIT: Unit = Unit::BytesPerSecond;
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
@@ -40,12 +41,16 @@ impl Pattern for Stream {
             }
             send_verified(end, cx, FIRST)?;
             let mut source = Source::of(cx.params)?;
-            cx.feed(chunk_ops, is_unchecked, |batch| {
+            let work = |batch: Batch| {
                 batch.sequences().try_for_each(|sequence| match &mut source {
                     None => send(end, len, touch::word(sequence, SENDER), touch),
                     Some(source) => end.send_from(source.next()),
                 })
-            })?;
+            };
+            match transfer::messages(cx.params) {
+                None => cx.feed(chunk_ops, is_unchecked, work)?,
+                Some(messages) => cx.feed_once(messages, work)?,
+            }
             if !is_unchecked {
                 send_verified(end, cx, AFTERWARDS)?;
             }
@@ -74,9 +79,11 @@ impl Pattern for Stream {
             tally.came_on = end.position() - from;
             Ok(tally)
         };
-        cx.drain(chunk_ops, is_unchecked, work, |batch| {
-            (!is_unchecked).then(|| expected(batch, SENDER, len, touch))
-        })?;
+        let expect = |batch| (!is_unchecked).then(|| expected(batch, SENDER, len, touch));
+        match transfer::messages(cx.params) {
+            None => cx.drain(chunk_ops, is_unchecked, work, expect)?,
+            Some(messages) => cx.drain_once(messages, work, expect)?,
+        }
         if !is_unchecked {
             verify_received(end, cx, AFTERWARDS).map_err(afterwards)?;
             if let Some(store) = store {

@@ -9,6 +9,7 @@ use crate::{
 };
 use weighbridge_stats::{median, run_value, summarize};
 
+use crate::derive;
 use crate::import::{Case, Foreign, Input, Problem, Run};
 
 /// The pattern of every imported case.
@@ -280,6 +281,7 @@ fn run_line(id: &CaseId, run: u32, round: u32, of: &Run) -> record::Run {
         ops_per_sample: of.ops_per_sample,
         per_op: PerOp { cpu_ns: of.cpu_ns.unwrap_or(0.0), ..PerOp::default() },
         latencies: of.latencies.clone(),
+        series: of.series.clone(),
         flags: of.anomaly.iter().map(|anomaly| format!("anomaly: {anomaly}")).collect(),
         ..record::Run::default()
     }
@@ -298,6 +300,8 @@ fn summary(id: &CaseId, case: &Case, runs: &[record::Run]) -> Summary {
         spread_between: finite(summed.spread_between),
         spread_within: finite(summed.spread_within),
         per_op: PerOp { cpu_ns: median(&cpu_ns), ..PerOp::default() },
+        series: derive::series_medians(runs),
+        series_ci95: derive::series_intervals(runs),
         distribution: Distribution::of(&latencies, None).or_else(|| case.distribution.clone()),
         anomalies: anomalies.into_iter().collect(),
         regimes: summed.regimes.into_iter().map(Regime::from).collect(),

@@ -92,6 +92,8 @@ pub struct Run {
     pub latencies: Option<Latencies>,
     /// What the tool says was wrong with this run.
     pub anomaly: Option<String>,
+    /// Further figures, by name with unit.
+    pub series: BTreeMap<String, Vec<f64>>,
 }
 
 impl Run {

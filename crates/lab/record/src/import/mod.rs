@@ -18,3 +18,8 @@ pub use assemble::{About, Import};
 use foreign::told_percentiles;
 pub use foreign::{Case, Foreign, Input, Problem, Run};
 pub use format::{FORMATS, Format, read};
+
+/// A series of one value a run: segments that the sender of a TCP connection has sent again.
+pub const TCP_RETRANSMITS: &str = "tcp_retransmits";
+/// A series: KiB that the sender of a TCP connection may have on their way (its congestion window).
+pub const TCP_CWND: &str = "tcp_cwnd_kib";

@@ -135,7 +135,8 @@ enum ReadBack {
 }
 
 /// An axis, and the fact by which an endpoint or the harness reads it back.
-const READ_BACK: [(&str, &str, ReadBack); 6] = [
+const READ_BACK: [(&str, &str, ReadBack); 7] = [
+    ("metadata", "metadata", ReadBack::Same),
     ("nodelay", "nodelay", ReadBack::Same),
     ("pipe-size", "pipe_bytes", ReadBack::OrMore),
     ("sndbuf", "sndbuf_bytes", ReadBack::OrMore),

@@ -164,6 +164,27 @@ fn files_of_one_benchmark_are_runs_of_one_case_unless_they_are_of_one_process() 
     assert!(lines.iter().any(has_samples), "the samples, not the estimate");
 }
 
+/// The first interval, which is omitted, has 32 of them.
+#[test]
+fn what_tcp_sent_again_and_its_window_come_with_the_rate_of_iperf3() {
+    let (found, _) = import(&["iperf3.json"]);
+    let lines = found.lines(&About::default());
+    let [summary] = summaries(&lines)[..] else { panic!("one case") };
+    let run = lines.iter().find_map(|line| match line {
+        Line::Run(run) => Some(run),
+        _ => None,
+    });
+    let series = &run.unwrap().series;
+    let json: serde_json::Value = serde_json::from_str(&text("iperf3.json")).unwrap();
+    let kept: Vec<_> =
+        json["intervals"].as_array().unwrap().iter().filter(|of| of["sum"]["omitted"] == false).collect();
+    let again: u64 = kept.iter().map(|of| of["sum"]["retransmits"].as_u64().unwrap()).sum();
+    assert_eq!(series["tcp_retransmits"], [again as f64]);
+    assert_eq!(series["tcp_cwnd_kib"].len(), kept.len());
+    assert_eq!(series["tcp_cwnd_kib"][0], 4_321_878.0 / 1024.0);
+    assert_eq!(summary.series["tcp_retransmits"], again as f64);
+}
+
 #[test]
 fn a_file_of_another_machine_is_refused_and_the_first_is_kept() {
     let other = text("google-benchmark.json").replace("\"example\"", "\"elsewhere\"");

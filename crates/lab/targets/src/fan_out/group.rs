@@ -1,5 +1,5 @@
 //! What sockets of a group in the kernel have in common, of UDP and netlink: a sender that is connected to the group, and
-//! members that may lose messages.
+//! members that may lose messages or have none that they want.
 
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use rustix::net::sockopt::{self, Timeout};
 
 use super::message::Room;
 use super::multicast::{MulticastReceiver, MulticastSender};
+use super::receivers;
+use super::uninterested::Uninterested;
 use crate::prelude::*;
 use crate::sys;
 
@@ -106,5 +108,53 @@ impl MulticastReceiver for Receiver {
         let rcvbuf = socket::receive_buffer_bytes(&self.socket).ok();
         facts.extend(rcvbuf.map(|bytes| ("rcvbuf_bytes".into(), bytes.to_string())));
         facts
+    }
+}
+
+/// A member whose socket has a filter that returns zero: the kernel runs it for each message in the call of the sender, and discards
+/// the message before it has a place in a queue.
+pub(super) struct Discarding(OwnedFd);
+
+impl Discarding {
+    /// In the coordinator, before anything is sent: the sockets of those members that want no message.
+    pub(super) fn filter(members: &[OwnedFd], params: &CaseParams) -> io::Result<()> {
+        Ok(members.iter().skip(receivers(params)).try_for_each(socket::discard_arrivals)?)
+    }
+
+    pub(super) fn of(mut resources: EndResources) -> Box<dyn Uninterested> {
+        Box::new(Discarding(resources.take_fd()))
+    }
+}
+
+impl Uninterested for Discarding {
+    fn sleep(&mut self, ended: BorrowedFd<'_>) -> io::Result<()> {
+        let wait = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut both = [wait(ended.as_raw_fd()), wait(self.0.as_raw_fd())];
+        while sys::poll(&mut both)? == 0 {}
+        match both.map(|entry| entry.revents) {
+            [_, 0] => Ok(()),
+            _ => Err(io::Error::other("a message came through a filter that discards all")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    /// Without the filter the same message ends the sleep, as a failure.
+    #[test]
+    fn what_the_filter_discards_wakes_nobody_and_what_passes_is_an_error() {
+        let ended = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+        for is_filtered in [true, false] {
+            let (near, far) = socket::seqpacket_pair().unwrap();
+            if is_filtered {
+                socket::discard_arrivals(&far).unwrap();
+            }
+            let mut end = Discarding(far);
+            sys::send(&near, b"message").unwrap();
+            assert_eq!(end.sleep(ended.as_fd()).is_ok(), is_filtered);
+        }
     }
 }

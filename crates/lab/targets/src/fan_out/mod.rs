@@ -22,7 +22,9 @@ mod sender;
 mod tee;
 mod udp;
 mod unicast;
+mod uninterested;
 
+use rustix::event::{EventfdFlags, eventfd};
 use weighbridge_harness::ctx::RATE;
 use weighbridge_record::PerOp;
 
@@ -32,6 +34,7 @@ use crate::mechanism::causeway::{ManyWriters, OneWriter};
 use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
 pub use multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
+pub use uninterested::Uninterested;
 
 /// Everything that reaches many.
 pub const ALL: &[Target] = &[
@@ -71,7 +74,9 @@ const FAN_OUT: PatternInfo = PatternInfo {
     about: "one sender, many receivers: time until the last of them has a message",
     needs: Caps::NONE,
     roles: |params| {
-        std::iter::once("sender").chain(std::iter::repeat_n("receiver", receivers(params))).collect()
+        let receivers = std::iter::repeat_n("receiver", receivers(params));
+        let others = std::iter::repeat_n("uninterested", uninterested::count(params));
+        std::iter::once("sender").chain(receivers).chain(others).collect()
     },
     axes: &[RECEIVERS, BURST, RATE],
     unit: Unit::NanosPer("message"),
@@ -90,6 +95,11 @@ pub fn receivers(params: &CaseParams) -> usize {
     params.count(RECEIVERS)
 }
 
+/// How many there are with those who want no message.
+pub fn members(params: &CaseParams) -> usize {
+    receivers(params) + uninterested::count(params)
+}
+
 /// How many messages are sent before the sender waits.
 pub fn burst(params: &CaseParams) -> u64 {
     params.count(BURST) as u64
@@ -103,17 +113,22 @@ fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Result<(), Unsupported
             message::least_bytes(C::CAPS)
         )));
     }
-    let receivers = receivers(params);
-    descriptors::fit(receivers + 1, 0, &format!("{receivers} receivers"))?;
+    let members = members(params);
+    descriptors::fit(members + 1, 0, &format!("{members} receivers"))?;
     C::fit(host, params)
 }
 
 fn create<C: Multicast>(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
-    let receivers = receivers(params);
-    let counters = SharedCounters::create(receivers + 1)?;
-    let mut resources_by_role = C::create(params, receivers)?;
+    let counters = SharedCounters::create(receivers(params) + 1)?;
+    let mut resources_by_role = C::create(params, members(params))?;
     for resources in &mut resources_by_role {
         resources.fds.insert(0, counters.try_clone()?);
+    }
+    if uninterested::count(params) > 0 {
+        let ended = eventfd(0, EventfdFlags::CLOEXEC)?;
+        for resources in &mut resources_by_role {
+            resources.fds.insert(0, ended.try_clone()?);
+        }
     }
     Ok(resources_by_role)
 }
@@ -122,18 +137,38 @@ fn drive<C: Multicast>(mut resources: EndResources, cx: &mut Ctx<'_>) -> io::Res
     let params = cx.params;
     cx.set_step(Step::Attach);
     let receivers = receivers(params);
+    let ended = (uninterested::count(params) > 0).then(|| resources.take_fd());
     let counters = SharedCounters::open(resources.take_fd(), receivers + 1)?;
+    match (cx.role, ended) {
+        (0, Some(ended)) => {
+            let facts = drive_interested::<C>(resources, &counters, cx)?;
+            rustix::io::write(&ended, &1u64.to_ne_bytes())?;
+            Ok(facts)
+        }
+        (role, Some(ended)) if role > receivers => {
+            uninterested::drive(C::uninterested(resources, params)?, ended, cx)
+        }
+        _ => drive_interested::<C>(resources, &counters, cx),
+    }
+}
+
+fn drive_interested<C: Multicast>(
+    resources: EndResources,
+    counters: &SharedCounters,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let params = cx.params;
     let is_lossy = C::CAPS.has(Caps::LOSSY);
     match (cx.role, cx.marks(false)) {
-        (0, None) => sender::drive(C::sender(resources, params)?, C::CAPS, &counters, cx),
+        (0, None) => sender::drive(C::sender(resources, params)?, C::CAPS, counters, cx),
         (0, Some(marks)) => {
             let end = marked::Sender { end: C::sender(resources, params)?, marks };
-            sender::drive(end, C::CAPS, &counters, cx)
+            sender::drive(end, C::CAPS, counters, cx)
         }
-        (_, None) => receiver::drive(C::receiver(resources, params)?, C::CAPS, &counters, cx),
+        (_, None) => receiver::drive(C::receiver(resources, params)?, C::CAPS, counters, cx),
         (_, Some(marks)) => {
             let end = marked::Receiver { end: C::receiver(resources, params)?, marks, is_lossy };
-            receiver::drive(end, C::CAPS, &counters, cx)
+            receiver::drive(end, C::CAPS, counters, cx)
         }
     }
 }

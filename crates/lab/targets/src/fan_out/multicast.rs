@@ -1,5 +1,6 @@
 //! What reaches many: the contract between the pattern and its mechanisms.
 
+use super::uninterested::Uninterested;
 use crate::prelude::*;
 
 /// A way to send a message to many receivers. Errors are those of the kernel, or the other side is gone.
@@ -24,14 +25,20 @@ pub trait Multicast: 'static {
         Ok(())
     }
 
-    /// In the coordinator: one resources for the sender, then one for each receiver.
-    fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>>;
+    /// In the coordinator: one resources for the sender, then one for each member of the group: the receivers, and after them those that
+    /// want no message.
+    fn create(params: &CaseParams, members: usize) -> io::Result<Vec<EndResources>>;
 
     /// In the sender.
     fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Self::Sender>;
 
     /// In a receiver.
     fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver>;
+
+    /// In a receiver that wants no message, of a mechanism that has the axis `uninterested`.
+    fn uninterested(_resources: EndResources, _params: &CaseParams) -> io::Result<Box<dyn Uninterested>> {
+        unreachable!("{} has no axis `uninterested`", Self::ID)
+    }
 }
 
 /// The sending end.

@@ -8,9 +8,10 @@ use rustix::io::Errno;
 use rustix::net::netlink::{SocketAddrNetlink, USERSOCK};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect};
 
-use super::group::{Receiver, Sender};
+use super::group::{Discarding, Receiver, Sender};
 use super::multicast::Multicast;
 use super::unicast::fits_send_buffer;
+use super::uninterested::{UNINTERESTED, Uninterested};
 use crate::prelude::*;
 
 pub(super) struct NetlinkMulticast;
@@ -19,6 +20,7 @@ impl Multicast for NetlinkMulticast {
     const ID: &'static str = "netlink-multicast";
     const ABOUT: &'static str = "one message to a group of NETLINK_USERSOCK, as udev sends its events";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::LOSSY);
+    const AXES: &'static [Axis] = &[UNINTERESTED];
     type Sender = Sender;
     type Receiver = Receiver;
 
@@ -32,12 +34,13 @@ impl Multicast for NetlinkMulticast {
         }
     }
 
-    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(params: &CaseParams, members: usize) -> io::Result<Vec<EndResources>> {
         let sender = new()?;
         bind(&sender, &SocketAddrNetlink::new(0, 0))?;
         connect(&sender, &SocketAddrNetlink::new(0, group()))?;
-        let members = (0..receivers).map(|_| member());
-        std::iter::once(Ok(sender)).chain(members).map(|socket| Ok(EndResources::of([socket?]))).collect()
+        let members: Vec<_> = (0..members).map(|_| member()).collect::<io::Result<_>>()?;
+        Discarding::filter(&members, params)?;
+        Ok(std::iter::once(sender).chain(members).map(|socket| EndResources::of([socket])).collect())
     }
 
     fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
@@ -48,6 +51,10 @@ impl Multicast for NetlinkMulticast {
 
     fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
         Receiver::new(resources, params, Facts::new())
+    }
+
+    fn uninterested(resources: EndResources, _params: &CaseParams) -> io::Result<Box<dyn Uninterested>> {
+        Ok(Discarding::of(resources))
     }
 }
 

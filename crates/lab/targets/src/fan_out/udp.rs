@@ -9,8 +9,9 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, netdevice};
 use weighbridge_probe::namespace;
 
-use super::group::{Receiver, Sender};
+use super::group::{Discarding, Receiver, Sender};
 use super::multicast::Multicast;
+use super::uninterested::{UNINTERESTED, Uninterested};
 use crate::prelude::*;
 
 pub(super) struct UdpMulticast;
@@ -22,6 +23,7 @@ impl Multicast for UdpMulticast {
     const ID: &'static str = "udp-multicast";
     const ABOUT: &'static str = "one datagram to a multicast group on the loopback interface, a private one where the machine's takes none";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::LOSSY);
+    const AXES: &'static [Axis] = &[UNINTERESTED];
     type Sender = Sender;
     type Receiver = Receiver;
 
@@ -35,9 +37,10 @@ impl Multicast for UdpMulticast {
         loopback().clone().map(drop).map_err(Unsupported)
     }
 
-    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(params: &CaseParams, members: usize) -> io::Result<Vec<EndResources>> {
         let loopback = loopback().clone().map_err(io::Error::other)?;
-        let (sender, all) = loopback.make(|| group(receivers))?;
+        let (sender, all) = loopback.make(|| group(members))?;
+        Discarding::filter(&all, params)?;
         let words = vec![u64::from(loopback == Loopback::Private)];
         let resources = |socket| EndResources { words: words.clone(), ..EndResources::of([socket]) };
         Ok([sender].into_iter().chain(all).map(resources).collect())
@@ -51,6 +54,10 @@ impl Multicast for UdpMulticast {
     fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
         let facts = network(&resources);
         Receiver::new(resources, params, facts)
+    }
+
+    fn uninterested(resources: EndResources, _params: &CaseParams) -> io::Result<Box<dyn Uninterested>> {
+        Ok(Discarding::of(resources))
     }
 }
 

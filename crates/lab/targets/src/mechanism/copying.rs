@@ -41,6 +41,10 @@ pub(super) trait Transport {
     }
 
     fn facts(&self) -> io::Result<Facts>;
+
+    fn figures(&self) -> io::Result<Figures> {
+        Ok(Figures::new())
+    }
 }
 
 pub(super) struct Copying<T> {
@@ -123,6 +127,10 @@ impl<T: Transport> Endpoint for Copying<T> {
 
     fn settle(&mut self) -> io::Result<()> {
         self.transport.settle()
+    }
+
+    fn figures(&self) -> io::Result<Figures> {
+        self.transport.figures()
     }
 
     fn facts(&self) -> io::Result<Facts> {

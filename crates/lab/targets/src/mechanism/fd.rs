@@ -5,6 +5,7 @@ use rustix::event::epoll;
 use weighbridge_record::laws::MOVED_BY;
 
 use super::copying::Transport;
+use super::metadata::Metadata;
 use crate::prelude::*;
 use crate::sys::{self, uring::Ring};
 
@@ -15,6 +16,7 @@ pub(crate) const WAITS: &[Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::
 pub(crate) struct Reader {
     fd: OwnedFd,
     way: Way,
+    metadata: Option<Metadata>,
 }
 
 enum Way {
@@ -42,16 +44,45 @@ impl Reader {
                 Way::Spin
             }
         };
-        Ok(Reader { fd, way })
+        Ok(Reader { fd, way, metadata: None })
     }
 
     /// One call that takes something, after waiting for it. Only what `call` does differs from one kind of descriptor to
     /// the next. Not for io_uring, which makes no call.
     #[inline]
-    pub(crate) fn wait_and(&mut self, mut call: impl FnMut(RawFd) -> io::Result<usize>) -> io::Result<usize> {
-        let fd = self.fd.as_raw_fd();
+    pub(crate) fn wait_and(&mut self, call: impl FnMut(RawFd) -> io::Result<usize>) -> io::Result<usize> {
+        self.way.wait_and(self.fd.as_raw_fd(), call)
+    }
+
+    #[inline]
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Reader { fd, way, metadata } = self;
+        match (way, metadata) {
+            (Way::Uring(ring), _) => ring.read(fd, buffer),
+            (way, None) => way.wait_and(fd.as_raw_fd(), |fd| sys::read(&fd, buffer)),
+            (way, Some(metadata)) => way.wait_and(fd.as_raw_fd(), |fd| metadata.receive(fd, buffer, 0)),
+        }
+    }
+
+    /// One message of a socket that keeps them apart, and its length, which may exceed that of `buffer`. An empty
+    /// message needs a buffer of one byte: a socket that is asked for nothing gives nothing, without waiting.
+    #[inline]
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Reader { fd, way, metadata } = self;
+        const WHOLE: libc::c_int = libc::MSG_TRUNC;
+        match (way, metadata) {
+            (Way::Uring(ring), _) => ring.recv(fd, buffer, WHOLE),
+            (way, None) => way.wait_and(fd.as_raw_fd(), |fd| sys::recv(&fd, buffer, WHOLE)),
+            (way, Some(metadata)) => way.wait_and(fd.as_raw_fd(), |fd| metadata.receive(fd, buffer, WHOLE)),
+        }
+    }
+}
+
+impl Way {
+    #[inline]
+    fn wait_and(&mut self, fd: RawFd, mut call: impl FnMut(RawFd) -> io::Result<usize>) -> io::Result<usize> {
         loop {
-            match &mut self.way {
+            match self {
                 Way::Block | Way::Spin | Way::Uring(_) => {}
                 Way::Poll => poll_one(fd, libc::POLLIN)?,
                 Way::Epoll(set) => {
@@ -64,24 +95,6 @@ impl Reader {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    #[inline]
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Way::Uring(ring) = &mut self.way {
-            return ring.read(&self.fd, buffer);
-        }
-        self.wait_and(|fd| sys::read(&fd, buffer))
-    }
-
-    /// One message of a socket that keeps them apart, and its length, which may exceed that of `buffer`. An empty
-    /// message needs a buffer of one byte: a socket that is asked for nothing gives nothing, without waiting.
-    #[inline]
-    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Way::Uring(ring) = &mut self.way {
-            return ring.recv(&self.fd, buffer, libc::MSG_TRUNC);
-        }
-        self.wait_and(|fd| sys::recv(&fd, buffer, libc::MSG_TRUNC))
     }
 }
 
@@ -164,6 +177,13 @@ impl Line {
         let socket = resources.take_fd();
         Ok(Line { reader: Reader::new(socket.try_clone()?, wait)?, writer: Writer::new(socket, wait)? })
     }
+
+    /// The same of a case whose receivers may ask for metadata.
+    pub(super) fn take_socket_asking(resources: &mut EndResources, params: &CaseParams) -> io::Result<Line> {
+        let mut line = Line::take_socket(resources, params.wait)?;
+        line.reader.metadata = Metadata::of(params);
+        Ok(line)
+    }
 }
 
 /// Reads settings of a descriptor back, of the writing one where there are two.
@@ -196,7 +216,12 @@ pub(super) fn read_exactly(reader: &mut Reader, buffer: &mut [u8]) -> io::Result
 pub(super) struct ByteStream {
     pub(super) line: Line,
     pub(super) facts: ReadFacts,
+    /// What the kernel has counted for the descriptor, where it counts.
+    pub(super) figures: Option<ReadFigures>,
 }
+
+/// Reads what the kernel has counted for a descriptor.
+pub(super) type ReadFigures = fn(BorrowedFd<'_>) -> io::Result<Figures>;
 
 impl Transport for ByteStream {
     #[inline]
@@ -213,10 +238,14 @@ impl Transport for ByteStream {
         read_exactly(&mut self.line.reader, buffer)
     }
 
+    fn figures(&self) -> io::Result<Figures> {
+        self.figures.map_or(Ok(Figures::new()), |read| read(self.line.writer.fd()))
+    }
+
     fn facts(&self) -> io::Result<Facts> {
         let mut facts = (self.facts)(self.line.writer.fd())?;
-        // The kernel counts these bytes and calls for each role, unless io_uring makes them.
-        if !matches!(self.line.reader.way, Way::Uring(_)) {
+        // The kernel counts these bytes and calls for each role, unless io_uring makes them or they are calls of sockets.
+        if !matches!(self.line.reader.way, Way::Uring(_)) && self.line.reader.metadata.is_none() {
             facts.insert(MOVED_BY.into(), "read and write".into());
         }
         Ok(facts)

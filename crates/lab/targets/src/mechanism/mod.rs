@@ -14,6 +14,7 @@ mod causeway_call;
 mod causeway_memfd;
 mod fifo;
 mod memfd_pass;
+mod metadata;
 mod mock;
 mod mq_posix;
 pub(crate) mod msg_sysv;

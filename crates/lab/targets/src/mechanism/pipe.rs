@@ -62,7 +62,7 @@ pub(super) fn fits_pipe_size(host: &Host, params: &CaseParams) -> Result<(), Uns
 
 pub(super) fn attach(mut resources: EndResources, params: &CaseParams) -> io::Result<Copying<ByteStream>> {
     let line = Line::take(&mut resources, params.wait)?;
-    Copying::new(ByteStream { line, facts }, params.payload_bytes)
+    Copying::new(ByteStream { line, facts, figures: None }, params.payload_bytes)
 }
 
 pub(super) fn facts(pipe: BorrowedFd<'_>) -> io::Result<Facts> {

@@ -8,6 +8,8 @@ use rustix::net::{
     getsockname, listen, socket_with,
 };
 
+use weighbridge_record::import::{TCP_CWND, TCP_RETRANSMITS};
+
 use super::copying::Copying;
 use super::fd::{self, ByteStream, Line};
 use super::{socket, yes_no};
@@ -51,7 +53,7 @@ impl Mechanism for Tcp {
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
         let line = Line::take_socket(&mut resources, params.wait)?;
-        Copying::new(ByteStream { line, facts }, params.payload_bytes)
+        Copying::new(ByteStream { line, facts, figures: Some(figures) }, params.payload_bytes)
     }
 }
 
@@ -70,4 +72,39 @@ fn facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
     let mss_bytes = sys::socket_option(&socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG)?;
     facts.insert("mss_bytes".into(), mss_bytes.to_string());
     Ok(facts)
+}
+
+/// Segments that this end has sent again, and how many bytes it may have on their way: `Retr` and `Cwnd` of iperf3.
+fn figures(socket: BorrowedFd<'_>) -> io::Result<Figures> {
+    let info = sys::tcp_info(&socket)?;
+    let cwnd_bytes = u64::from(info.tcpi_snd_cwnd) * u64::from(info.tcpi_snd_mss);
+    Ok(Figures::from([
+        (TCP_RETRANSMITS, f64::from(info.tcpi_total_retrans)),
+        (TCP_CWND, cwnd_bytes as f64 / 1024.0),
+    ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A window grows with what was acknowledged; the kernel begins with ten segments.
+    #[test]
+    fn the_window_of_a_connection_grows_as_it_sends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let before = figures(near.as_fd()).unwrap();
+        assert_eq!(before[TCP_RETRANSMITS], 0.0);
+        assert!(before[TCP_CWND] > 1.0, "{before:?}");
+        let reading = std::thread::spawn(move || far.read_to_end(&mut Vec::new()).unwrap());
+        near.write_all(&vec![1; 16 << 20]).unwrap();
+        let after = figures(near.as_fd()).unwrap();
+        assert!(after[TCP_CWND] > before[TCP_CWND], "{before:?}, {after:?}");
+        drop(near);
+        assert_eq!(reading.join().unwrap(), 16 << 20);
+    }
 }

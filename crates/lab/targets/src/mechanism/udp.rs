@@ -4,7 +4,7 @@ use rustix::net::{SocketType, connect, getsockname};
 
 use super::copying::Copying;
 use super::fd::{self, Line, Records};
-use super::{socket, tcp};
+use super::{metadata, socket, tcp};
 use crate::prelude::*;
 
 pub(super) struct Udp;
@@ -18,7 +18,7 @@ impl Mechanism for Udp {
         "UDP over loopback: one call for each message, and a stream loses what finds no room";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::LOSSY);
     const WAITS: &'static [Wait] = fd::WAITS;
-    const AXES: &'static [Axis] = socket::AXES;
+    const AXES: &'static [Axis] = &[socket::AXES[0], socket::AXES[1], metadata::TIME];
     const IN_SUITES: InSuites = InSuites::AtSmallSizes("a datagram holds less than 64 KiB");
     type End = Copying<Records>;
 
@@ -30,6 +30,7 @@ impl Mechanism for Udp {
                 params.payload_bytes
             )));
         }
+        metadata::fit(params)?;
         socket::fits_buffers(host, params)
     }
 
@@ -38,11 +39,12 @@ impl Mechanism for Udp {
         let far = tcp::local_socket(SocketType::DGRAM, params)?;
         connect(&near, &getsockname(&far)?)?;
         connect(&far, &getsockname(&near)?)?;
+        [&near, &far].into_iter().try_for_each(|socket| metadata::ask(socket, params))?;
         Ok(fd::one_each((near, far)))
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
-        let line = Line::take_socket(&mut resources, params.wait)?;
-        Copying::new(Records { line, facts: socket::facts }, params.payload_bytes)
+        let line = Line::take_socket_asking(&mut resources, params)?;
+        Copying::new(Records { line, facts: metadata::facts }, params.payload_bytes)
     }
 }

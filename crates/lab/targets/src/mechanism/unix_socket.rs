@@ -7,7 +7,7 @@ use causeway_os::socket as os;
 
 use super::copying::{Copying, Transport};
 use super::fd::{self, ByteStream, Line, Records};
-use super::socket;
+use super::{metadata, socket};
 use crate::prelude::*;
 
 pub(super) trait Kind: 'static {
@@ -17,6 +17,7 @@ pub(super) trait Kind: 'static {
     const IN_SUITES: InSuites = InSuites::AtSmallSizes(
         "its largest message depends on net.core.wmem_default; unix-stream is compared at every size",
     );
+    const AXES: &'static [Axis] = &[socket::AXES[0], socket::AXES[1], metadata::Asked::AXIS];
     /// Makes two connected sockets.
     const PAIR: fn() -> causeway_os::Result<(OwnedFd, OwnedFd)>;
     type Transport: Transport + 'static;
@@ -36,6 +37,7 @@ impl Kind for Stream {
     const ABOUT: &'static str = "a pair of Unix sockets, SOCK_STREAM";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
     const IN_SUITES: InSuites = InSuites::AtEverySize;
+    const AXES: &'static [Axis] = &[socket::AXES[0], socket::AXES[1], metadata::CREDS];
     const PAIR: fn() -> causeway_os::Result<(OwnedFd, OwnedFd)> = os::stream_pair;
     type Transport = ByteStream;
 
@@ -44,7 +46,7 @@ impl Kind for Stream {
     }
 
     fn transport(line: Line) -> ByteStream {
-        ByteStream { line, facts: socket::facts }
+        ByteStream { line, facts: metadata::facts, figures: None }
     }
 }
 
@@ -58,7 +60,7 @@ impl Kind for Seqpacket {
     type Transport = Records;
 
     fn transport(line: Line) -> Records {
-        Records { line, facts: socket::facts }
+        Records { line, facts: metadata::facts }
     }
 }
 
@@ -79,7 +81,7 @@ impl Kind for Dgram {
 /// Besides the buffers, how many datagrams may wait at a receiver that is not connected back. That does not limit a pair,
 /// whose ends are connected to each other; there only the send buffer counts.
 fn datagram_facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
-    let mut facts = socket::facts(socket)?;
+    let mut facts = metadata::facts(socket)?;
     let most = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap_or_default();
     facts.insert("max_dgram_qlen".into(), most.trim().into());
     Ok(facts)
@@ -92,11 +94,12 @@ impl<K: Kind> Mechanism for UnixSocket<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = K::CAPS;
     const WAITS: &'static [Wait] = fd::WAITS;
-    const AXES: &'static [Axis] = socket::AXES;
+    const AXES: &'static [Axis] = K::AXES;
     const IN_SUITES: InSuites = K::IN_SUITES;
     type End = Copying<K::Transport>;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        metadata::fit(params)?;
         K::fit(host, params)
     }
 
@@ -104,11 +107,12 @@ impl<K: Kind> Mechanism for UnixSocket<K> {
         let (near, far) = K::PAIR()?;
         socket::set_buffers(&near, params)?;
         socket::set_buffers(&far, params)?;
+        [&near, &far].into_iter().try_for_each(|socket| metadata::ask(socket, params))?;
         Ok(fd::one_each((near, far)))
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
-        let line = Line::take_socket(&mut resources, params.wait)?;
+        let line = Line::take_socket_asking(&mut resources, params)?;
         Copying::new(K::transport(line), params.payload_bytes)
     }
 }

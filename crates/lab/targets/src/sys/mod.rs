@@ -165,6 +165,17 @@ pub(crate) fn socket_option(fd: &impl AsRawFd, level: c_int, name: c_int) -> io:
     Ok(value)
 }
 
+/// What the kernel knows of a TCP connection.
+pub(crate) fn tcp_info(fd: &impl AsRawFd) -> io::Result<libc::tcp_info> {
+    // SAFETY: all zeros is a valid value: numbers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    // SAFETY: the kernel writes at most `len` bytes into `info`, which has them.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut info).cast(), &mut len) })?;
+    Ok(info)
+}
+
 /// `setsockopt(2)` of an option that is an int.
 pub(crate) fn set_socket_option(
     fd: &impl AsRawFd,

@@ -29,6 +29,11 @@ pub fn settings_are_read_back(host: &Host) {
         ("tcp", "nodelay", "no", "nodelay", "no"),
         ("tcp", "nodelay", "yes", "nodelay", "yes"),
         ("udp", "rcvbuf", "30000", "rcvbuf_bytes", "60000"),
+        ("unix-stream", "metadata", "creds", "metadata", "creds"),
+        ("unix-seqpacket", "metadata", "both", "metadata", "both"),
+        ("unix-dgram", "metadata", "time", "metadata", "time"),
+        ("udp", "metadata", "time", "metadata", "time"),
+        ("udp", "metadata", "none", "metadata", "none"),
         ("mq-posix", "depth", "1", "queue_messages", "1"),
         ("ring-futex", "depth", "1", "ring_slots", "1"),
         ("ring-futex", "depth", "5", "ring_slots", "5"),
@@ -83,6 +88,9 @@ pub fn refusals_name_the_limit(host: &Host) {
         ("roundtrip/pipe-packet/4097/free".into(), ["PIPE_BUF = 4096", "smaller size"]),
         ("roundtrip/mq-posix/1/free/priority=32768".into(), ["32767", "message queue"]),
         ("roundtrip/memfd-pass/4194304/free/vector=yes".into(), ["net.core.wmem_default", "smaller size"]),
+        ("roundtrip/udp/1/free/metadata=time/wait=uring".into(), ["recvmsg", "another wait"]),
+        ("stream/udp/64/free/transfer=640".into(), ["may lose messages", "transfer"]),
+        ("stream/pipe/1000/free/transfer=2500".into(), ["whole number", "3000"]),
         ("stream/process-vm/1/free/depth=65".into(), ["acknowledgements", "lower depth"]),
     ] {
         refuses(host, &[(&id, &words)]);

@@ -31,6 +31,7 @@ mod pairs;
 mod primitives;
 mod runs;
 mod search;
+mod transfer;
 mod warm;
 
 use std::process::{Command, ExitCode};
@@ -73,6 +74,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
         ("duet", duet::TESTS),
         ("defects", defects::TESTS),
         ("memory", memory::TESTS),
+        ("transfer", transfer::TESTS),
     ];
     for (group, tests) in of_the_harness {
         trials.extend(runs::named(host, group, tests));

@@ -1,11 +1,13 @@
 //! iperf3's JSON (`--json`): each interval that is not omitted is a sample; the test is one run.
 
+use std::collections::BTreeMap;
+
 use crate::Machine;
 use serde::Deserialize;
 
 use super::{Format, is_json_with};
 use crate::import::json::parse;
-use crate::import::{Case, Foreign, Input, Problem, Run};
+use crate::import::{Case, Foreign, Input, Problem, Run, TCP_CWND, TCP_RETRANSMITS};
 
 pub const FORMAT: Format = Format {
     tool: "iperf3",
@@ -52,6 +54,14 @@ struct Test {
 #[derive(Deserialize)]
 struct Interval {
     sum: Sum,
+    #[serde(default)]
+    streams: Vec<Stream>,
+}
+
+#[derive(Deserialize)]
+struct Stream {
+    /// Bytes; of TCP, and where the reporting end sends.
+    snd_cwnd: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -60,6 +70,8 @@ struct Sum {
     #[serde(default)]
     omitted: bool,
     lost_packets: Option<i64>,
+    /// Of TCP, and where the reporting end sends.
+    retransmits: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -96,7 +108,7 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
         case.notes.push("the samples are what the reporting end counted in each interval".into());
         let lost = file.end.as_ref().and_then(|end| end.sum.as_ref()?.lost_packets).filter(|lost| *lost > 0);
         let anomaly = lost.map(|lost| format!("{lost} packets were lost"));
-        case.runs.push(Run { samples, anomaly, ..Run::default() });
+        case.runs.push(Run { samples, anomaly, series: of_tcp(&file.intervals), ..Run::default() });
     }
     Ok(Foreign {
         version: file.start.version.unwrap_or_default().trim_start_matches("iperf ").into(),
@@ -106,6 +118,17 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
         cases: vec![case],
         ..Foreign::default()
     })
+}
+
+/// All that was sent again in the intervals that are not omitted, and the window of each stream in each of them.
+fn of_tcp(intervals: &[Interval]) -> BTreeMap<String, Vec<f64>> {
+    let kept = || intervals.iter().filter(|interval| !interval.sum.omitted);
+    let again: Option<u64> = kept().map(|interval| interval.sum.retransmits).sum();
+    let windows = kept().flat_map(|interval| &interval.streams).filter_map(|stream| stream.snd_cwnd);
+    let windows: Vec<f64> = windows.map(|bytes| bytes as f64 / 1024.0).collect();
+    let again = again.filter(|_| kept().next().is_some()).map(|count| (TCP_RETRANSMITS, vec![count as f64]));
+    let windows = Some((TCP_CWND, windows)).filter(|(_, windows)| !windows.is_empty());
+    again.into_iter().chain(windows).map(|(name, values)| (name.to_owned(), values)).collect()
 }
 
 /// `uname -a`: `Linux HOST RELEASE BUILD… ARCH`.
