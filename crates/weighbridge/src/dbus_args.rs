@@ -29,8 +29,12 @@ The bus is asked for the right to monitor. Where it refuses, rules that eavesdro
 missing is said. The match rules, names and processes that exist are asked for first, so that recipients can be computed. \
 A capture holds the contents of messages, secrets among them; `weighbridge dbus analyse --anonymize` takes them out.
 
+A time line is kept in memory: the latest 50,000 messages as the monitor gets them, and as many events of the kernel as its buffers hold. It is \
+written in the end; SIGUSR2 has what is in memory written meanwhile, as FILE.1.json, FILE.2.json and so on, and forgotten. It has no contents of messages.
+
 Examples:
   weighbridge dbus capture --session --for 10s -o desktop.pcap
+  weighbridge dbus capture --session --for 10s --timeline desktop.json
   weighbridge dbus capture --system | weighbridge dbus analyse -")]
     Capture(Capture),
     /// Say what happened in a capture: counts, sizes, latencies, habits, recipients, costly match rules
@@ -127,9 +131,13 @@ pub struct Capture {
     #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
     pub time: Option<Duration>,
     /// The capture, a file that does not exist yet, or `-` for standard output [default: standard output if it is no
-    /// terminal]
+    /// terminal; none with --timeline]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// File for a time line in the Trace Event Format, which ui.perfetto.dev opens: the latest messages, and what the kernel saw of the bus and
+    /// its programs
+    #[arg(long, value_name = "FILE.json")]
+    pub timeline: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -267,6 +275,9 @@ pub struct PingPong {
     /// The name that is asked for
     #[arg(long, value_name = "NAME", default_value = "org.weighbridge.PingPong")]
     pub name: String,
+    /// Write a record of every call, which `weighbridge report` and `weighbridge compare` read; a file that does not exist yet
+    #[arg(long, short, value_name = "RECORD")]
+    pub out: Option<PathBuf>,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
     pub format: DocumentFormat,

@@ -92,7 +92,12 @@ impl Mistake<'_> {
     fn refused_value(&self) -> Option<String> {
         use std::error::Error as _;
         let argument = self.argument(ContextKind::InvalidArg)?;
-        let why = self.0.source()?.to_string();
+        let why = self.0.source()?;
+        let value = self.word(ContextKind::InvalidValue).unwrap_or_default();
+        if why.is::<std::num::ParseIntError>() {
+            return Some(format!("{argument} takes a number, not `{value}`"));
+        }
+        let why = why.to_string();
         // The parser of numbers words its limits as a program would.
         let limits =
             why.split_once(" is not in ").and_then(|(typed, range)| Some((typed, range.split_once("..=")?)));

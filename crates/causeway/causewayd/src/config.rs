@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use causeway_dbus_wire::wire::MESSAGE_BYTES_MAX;
 
+use crate::connection::READ_BYTES;
 use crate::limit::Reached;
 use crate::policy::Policy;
 use crate::quota::PerMember;
 use crate::users::Account;
+
+/// More brings nothing, and keeps others waiting.
+const MOST_READ_BYTES: usize = 1 << 20;
 
 /// All settings of a bus. The default is what a configuration file starts from: nothing is allowed, nowhere is listened.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +51,8 @@ pub struct Limits {
     pub connections_per_user: usize,
     pub service_starts: usize,
     pub service_start: Duration,
+    /// What is read of one connection at once.
+    pub read_bytes: usize,
     /// Until Hello.
     pub authentication: Duration,
     /// For the rest of a message whose descriptors have arrived.
@@ -74,6 +80,7 @@ impl Default for Limits {
             connections_per_user: 256,
             service_starts: 512,
             service_start: Duration::from_secs(25),
+            read_bytes: READ_BYTES,
             authentication: Duration::from_secs(30),
             waiting_descriptors: Duration::from_secs(150),
             reply: None,
@@ -121,8 +128,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Sets the limit that a configuration calls by this name; false if there is none. A message never has more than 128 MiB, and
-    /// a negative `reply_timeout` is for ever.
+    /// Sets the limit that a configuration calls by this name; false if there is none. A message never has more than 128 MiB, no less than
+    /// one byte is read at once and no more than a mebibyte, and a negative `reply_timeout` is for ever.
     ///
     /// # Errors
     /// Another limit is negative.
@@ -144,6 +151,8 @@ impl Limits {
             "max_completed_connections" => self.connections = count,
             "max_incomplete_connections" => self.incomplete_connections = count,
             "max_connections_per_user" => self.connections_per_user = count,
+            // In dbus-daemon a constant of its source.
+            "max_bytes_read_per_iteration" => self.read_bytes = count.clamp(1, MOST_READ_BYTES),
             "max_pending_service_starts" => self.service_starts = count,
             "max_names_per_connection" => self.per_member.names = number,
             "max_match_rules_per_connection" => self.per_member.matches = number,

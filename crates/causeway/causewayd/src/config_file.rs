@@ -165,6 +165,18 @@ mod tests {
         read(&file).map_err(|bad| bad.why)
     }
 
+    /// Of one connection at once: at least a byte, at most a mebibyte.
+    #[test]
+    fn how_much_is_read_at_once_is_a_limit_of_the_configuration() {
+        let read_bytes = |limit: &str| {
+            let text = format!("<limit name='max_bytes_read_per_iteration'>{limit}</limit>");
+            config(&text).map(|config| config.limits.read_bytes)
+        };
+        assert_eq!(config("").unwrap().limits.read_bytes, 64 << 10);
+        assert_eq!(["2048", "0", "99999999"].map(|limit| read_bytes(limit).unwrap()), [2048, 1, 1 << 20]);
+        assert!(read_bytes("-1").unwrap_err().contains("is -1; write a number that is not negative"));
+    }
+
     #[test]
     fn elements_become_settings() {
         let config = config(

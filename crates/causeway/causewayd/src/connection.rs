@@ -24,7 +24,7 @@ use crate::long::{CHECKED_STEPS, Long, TOO_LARGE};
 use crate::message::{LONG_BYTES, Message, Output};
 use crate::report::Traffic;
 
-/// What is read at once, so that no connection keeps the others waiting.
+/// What is read at once unless the configuration says otherwise, so that no connection keeps the others waiting.
 pub const READ_BYTES: usize = 64 << 10;
 /// Of a long message, so often as much.
 const LONG_READS: usize = 4;

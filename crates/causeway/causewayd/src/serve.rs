@@ -138,7 +138,7 @@ impl Server {
             passes: VecDeque::new(),
             bus,
             emptied: Vec::new(),
-            scratch: vec![0; READ_BYTES],
+            scratch: Vec::new(),
             checker: Checker::default(),
             now: Instant::now(),
         };
@@ -330,6 +330,8 @@ impl Server {
                     break;
                 }
             } else if !connection.has_message() && std::mem::take(&mut may_read) {
+                // A configuration that is read again may say something else.
+                self.scratch.resize(self.bus.config.limits.read_bytes, 0);
                 if connection.read(&mut self.scratch, &self.bus.guid, self.now)? {
                     self.bus.set_takes_descriptors(id, connection.passes_descriptors());
                 }

@@ -86,6 +86,14 @@ choice! {
 pub const NICE: Axis =
     Axis { name: "broker-nice", default: "0", values: Values::Nices, about: "nice value of the broker" };
 
+pub const READ_BYTES: Axis = Axis {
+    name: "broker-read-bytes",
+    default: "default",
+    values: Values::Bytes,
+    about: "most bytes that the broker takes of a connection in one read (max_bytes_read_per_iteration), of causewayd alone: in dbus-daemon that is a \
+        constant of its source; default is 64 KiB",
+};
+
 /// The CPUs that the broker may run on, or why there are none.
 fn cpus(host: &Host, params: &CaseParams) -> Result<Vec<u32>, Unsupported> {
     let roles = &params.cpus;
@@ -107,8 +115,20 @@ pub fn fit(program: Program, host: &Host, params: &CaseParams) -> Result<(), Uns
     if params.axis(NICE.name).contains(':') {
         return Err(Unsupported("broker-nice takes one value: there is one broker".into()));
     }
+    if program != Program::Causewayd && read_bytes(params).is_some() {
+        return Err(Unsupported(format!(
+            "{} has no setting for what it reads at once: broker-read-bytes is of causewayd; in dbus-daemon it is a constant of the source \
+             (max_bytes_read_per_iteration), which only another build has",
+            program.name()
+        )));
+    }
     cpus(host, params)?;
     libraries::fit(params)
+}
+
+/// What it reads at once, where the case says it.
+fn read_bytes(params: &CaseParams) -> Option<u64> {
+    params.axes.get(READ_BYTES.name)?.parse().ok()
 }
 
 /// A broker that runs. Dropped, it is killed.
@@ -120,7 +140,16 @@ pub struct Running {
 
 impl Running {
     pub fn start(program: Program) -> io::Result<Running> {
-        let broker = brokers::Broker::start(program, &Limits::default()).map_err(io::Error::other)?;
+        Running::with(program, &Limits::default())
+    }
+
+    /// With the settings of a case.
+    pub fn of(program: Program, params: &CaseParams) -> io::Result<Running> {
+        Running::with(program, &Limits { read_bytes: read_bytes(params), ..Limits::default() })
+    }
+
+    fn with(program: Program, limits: &Limits) -> io::Result<Running> {
+        let broker = brokers::Broker::start(program, limits).map_err(io::Error::other)?;
         Ok(Running { broker, program })
     }
 

@@ -39,7 +39,8 @@ impl<K: Kind> Mechanism for Pair<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = client::WAITS;
-    const AXES: &'static [Axis] = &[Place::AXIS, broker::NICE, Client::AXIS, DEPTH, READ_BYTES];
+    const AXES: &'static [Axis] =
+        &[Place::AXIS, broker::NICE, broker::READ_BYTES, Client::AXIS, DEPTH, READ_BYTES];
     const IN_SUITES: InSuites = InSuites::Never("a broker takes part; brokers have suites of their own");
     const COUNTER_CHECK: Option<CounterCheck> = Some(check);
     const TO_ITSELF: Result<usize, &'static str> =
@@ -51,8 +52,8 @@ impl<K: Kind> Mechanism for Pair<K> {
         client::fit(params)
     }
 
-    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        let running = Running::start(K::PROGRAM)?;
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let running = Running::of(K::PROGRAM, params)?;
         let (near, far) = (running.connect()?, running.connect()?);
         let (near_name, far_name) = (near.unique_name().to_owned(), far.unique_name().to_owned());
         let (pays, earns) = stream_pair()?;

@@ -173,6 +173,15 @@ pub struct Measured {
     pub elapsed_ms: f64,
 }
 
+impl Measured {
+    /// The CPU time for an operation of a process that took part beside the roles, such as a broker, as the kernel counts it; with its name.
+    pub fn beside_ns(&self) -> Option<(&str, f64)> {
+        let counted = self.roles.iter().map(|report| &report.counted).filter(|counted| counted.ops > 0);
+        let of = counted.filter_map(|counted| Some((counted.beside.as_ref()?, counted.ops))).next();
+        of.map(|((name, beside), ops)| (name.as_str(), beside.cpu_ns as f64 / ops as f64))
+    }
+}
+
 /// Starts runs.
 #[derive(Debug)]
 pub struct Coordinator<'a> {

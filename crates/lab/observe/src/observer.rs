@@ -25,7 +25,7 @@ use crate::counters::Counters;
 use crate::owners::Owners;
 use crate::probe::{Probe, Probes};
 use crate::profile::Stacks;
-use crate::rounds::{Failure, Rounds, Run};
+use crate::rounds::{Beside, Failure, Rounds, Run};
 use crate::sampling::Sampling;
 use crate::symbols::Symbols;
 
@@ -50,10 +50,25 @@ impl Settings {
     }
 }
 
+/// A sampled run is so many times as long as others: seldom samples disturb little, and few say little.
+const SAMPLED: usize = 3;
+
 /// What the observation of a case is expected to take.
 pub fn expected(settings: &Settings, probes: &Probes) -> Duration {
-    let looks = Probe::ALL.into_iter().filter(|probe| is_a_look(*probe) && probes.has(*probe)).count();
-    expected_run(settings.timing) * settings.rounds * (looks as u32 + 1)
+    let looks = Probe::ALL.into_iter().filter(|probe| is_a_look(*probe) && probes.has(*probe));
+    let runs = looks.map(Some).chain([None]).map(|look| expected_run(timing(settings, look)));
+    runs.sum::<Duration>() * settings.rounds
+}
+
+/// Length of a run with this probe.
+fn timing(settings: &Settings, look: Option<Probe>) -> Timing {
+    let Timing { samples, run_ns, .. } = settings.timing;
+    match look {
+        Some(Probe::Sampling) => {
+            Timing { samples: SAMPLED * samples, run_ns: SAMPLED as u64 * run_ns, ..settings.timing }
+        }
+        _ => settings.timing,
+    }
 }
 
 /// Does it take part in the rounds?
@@ -190,7 +205,7 @@ impl<'a> Observer<'a> {
         let failed = |step: &str, why| Err(NotRun::Failed(Failure { step: step.into(), why }));
         let (open, events) = look.map(|probe| self.open(probe)).transpose()?.unzip();
         let start = PeerStart { events, ..PeerStart::default() };
-        let measured = match self.coordinator.run_from(case, &start, self.settings.timing) {
+        let measured = match self.coordinator.run_from(case, &start, timing(&self.settings, look)) {
             coordinator::Outcome::Interrupted => return Err(NotRun::Interrupted),
             coordinator::Outcome::Failed { step, why } => return failed(&step, why),
             coordinator::Outcome::Measured(measured) => measured,
@@ -223,7 +238,8 @@ impl<'a> Observer<'a> {
                 taken.samples.iter().for_each(|sample| stacks.add(owners.stack(sample, &mut self.symbols)));
             }
         }
-        Ok(Run { value: summary::run_line(case, *measured, 0, 0).value, counts })
+        let beside = measured.beside_ns().map(|(name, ns)| Beside { name: name.to_owned(), ns, ops });
+        Ok(Run { value: summary::run_line(case, *measured, 0, 0).value, counts, beside })
     }
 
     fn open(&self, probe: Probe) -> io::Result<(Open, EventSwitch)> {
@@ -265,7 +281,8 @@ impl<'a> Observer<'a> {
             system_calls,
             refused: self.probes.refused(),
         };
-        let profile = (rounds.stacks.runs > 0).then(|| rounds.stacks.profile(id, self.symbols.hidden()));
+        let profile = (rounds.stacks.runs > 0)
+            .then(|| rounds.stacks.profile(id, self.symbols.hidden(), rounds.beside()));
         Observed { observation, profile, folded: rounds.stacks.folded() }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weighbridge_record::{CaseId, Profile, ProfilePart, SymbolTime};
+use weighbridge_record::{CaseId, CountedBeside, Profile, ProfilePart, SymbolTime};
 
 use crate::sampling::PERIOD_NS;
 
@@ -61,8 +61,13 @@ impl Stacks {
         summed(self.counts.iter().map(line))
     }
 
-    /// The profile of `case`, in time per operation.
-    pub fn profile(&self, case: &CaseId, symbols_hidden: Option<&str>) -> Profile {
+    /// The profile of `case`, in time per operation, and what the kernel counts of a process beside its roles.
+    pub fn profile(
+        &self,
+        case: &CaseId,
+        symbols_hidden: Option<&str>,
+        beside: Option<CountedBeside>,
+    ) -> Profile {
         let samples = self.samples();
         let ns = |count: u64| count as f64 * PERIOD_NS as f64 / self.ops.max(1) as f64;
         let taking_part = self.counts.iter().filter(|(stack, _)| Profile::takes_part(&stack.role));
@@ -111,6 +116,7 @@ impl Stacks {
             throttled: self.throttled,
             symbols_hidden: symbols_hidden.map(str::to_owned),
             parts: parts.into_iter().map(part).collect(),
+            beside,
             symbols,
             folded: pruned(&summed(self.folded().into_iter().map(of_those_that_take_part)), least),
         }
@@ -178,7 +184,7 @@ mod tests {
     }
 
     fn profile(stacks: &Stacks) -> Profile {
-        stacks.profile(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), Some("hidden"))
+        stacks.profile(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), Some("hidden"), None)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::{EventCount, Look};
+use weighbridge_record::{CountedBeside, EventCount, Look};
 use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::{median, paired_ratio};
 
@@ -15,6 +15,15 @@ const MOST_FAILURES: usize = 2;
 pub(crate) struct Run {
     pub value: f64,
     pub counts: Vec<(&'static str, f64)>,
+    pub beside: Option<Beside>,
+}
+
+/// The CPU time for an operation of a process beside the roles, as the kernel counts it.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside {
+    pub name: String,
+    pub ns: f64,
+    pub ops: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -30,12 +39,17 @@ pub(crate) struct Rounds {
     observed: BTreeMap<&'static str, BTreeMap<u32, f64>>,
     counts: Vec<(&'static str, &'static str, Vec<f64>)>,
     failures: BTreeMap<&'static str, Vec<Failure>>,
+    /// Of unobserved and of sampled runs.
+    beside: [BTreeMap<u32, Beside>; 2],
     pub stacks: Stacks,
 }
 
 impl Rounds {
     /// Takes what a run with this probe gave, or one without any.
     pub fn keep(&mut self, look: Option<Probe>, round: u32, run: Run) {
+        if look.is_none_or(|probe| probe == Probe::Sampling) {
+            self.beside[usize::from(look.is_some())].extend(run.beside.map(|beside| (round, beside)));
+        }
         let Some(probe) = look else {
             self.unobserved.insert(round, run.value);
             return;
@@ -86,6 +100,27 @@ impl Rounds {
             self.observed.contains_key(probe.name()) || self.failures.contains_key(probe.name())
         };
         Probe::ALL.into_iter().filter(is_tried).map(|probe| self.look(probe, higher_is_better)).collect()
+    }
+
+    /// What the kernel counts of a process beside the roles, where there is one and samples were taken.
+    pub fn beside(&self) -> Option<CountedBeside> {
+        let [unobserved, sampled] = &self.beside;
+        let pair = |(round, sampled): (&u32, &Beside)| Some((unobserved.get(round)?.ns, sampled.ns));
+        let pairs: Vec<(f64, f64)> = sampled.iter().filter_map(pair).filter(|(ns, _)| *ns > 0.0).collect();
+        let role = sampled.values().next()?.name.clone();
+        let ops: u64 = sampled.values().map(|of| of.ops).sum();
+        let all_ns: f64 = sampled.values().map(|of| of.ns * of.ops as f64).sum();
+        if pairs.is_empty() || ops == 0 {
+            return None;
+        }
+        let ratio = paired_ratio(&pairs, CONFIDENCE);
+        let (low, high) = ratio.interval.map_or((ratio.median, ratio.median), |of| (of.low, of.high));
+        Some(CountedBeside {
+            role,
+            sampled_ns: all_ns / ops as f64,
+            unobserved_ns: median(&pairs.iter().map(|(unobserved, _)| *unobserved).collect::<Vec<_>>()),
+            looking_ratio: [ratio.median, low, high],
+        })
     }
 
     /// What was counted.
@@ -139,11 +174,11 @@ mod tests {
     fn rounds(unobserved: &[f64], observed: &[f64]) -> Rounds {
         let mut rounds = Rounds::default();
         for (round, value) in unobserved.iter().enumerate() {
-            rounds.keep(None, round as u32, Run { value: *value, counts: Vec::new() });
+            rounds.keep(None, round as u32, Run { value: *value, counts: Vec::new(), beside: None });
         }
         for (round, value) in observed.iter().enumerate() {
             let counts = vec![("context-switches", 2.0 + round as f64)];
-            rounds.keep(Some(Probe::Software), round as u32, Run { value: *value, counts });
+            rounds.keep(Some(Probe::Software), round as u32, Run { value: *value, counts, beside: None });
         }
         rounds
     }
@@ -165,6 +200,26 @@ mod tests {
         }
     }
 
+    /// Two sampled runs of 100 and 300 operations, with 110 and 220 ns of a broker for each where 100 and 200 are without samples.
+    #[test]
+    fn a_process_beside_the_roles_is_counted_with_and_without_samples() {
+        let mut rounds = Rounds::default();
+        assert_eq!(rounds.beside(), None);
+        let run = |ns, ops| {
+            let beside = Some(Beside { name: "broker".into(), ns, ops });
+            Run { value: 1.0, counts: Vec::new(), beside }
+        };
+        for (round, (ns, ops)) in [(100.0, 100), (200.0, 300)].into_iter().enumerate() {
+            rounds.keep(None, round as u32, run(ns, ops));
+            rounds.keep(Some(Probe::Sampling), round as u32, run(ns * 1.1, ops));
+            rounds.keep(Some(Probe::Halts), round as u32, run(9999.0, ops));
+        }
+        let beside = rounds.beside().unwrap();
+        assert_eq!((beside.role.as_str(), beside.unobserved_ns), ("broker", 150.0));
+        assert!((beside.sampled_ns - 192.5).abs() < 1e-9, "by operations: {beside:?}");
+        assert!((beside.looking_ratio[0] - 1.1).abs() < 1e-9, "{beside:?}");
+    }
+
     #[test]
     fn a_run_has_two_tries_and_its_failures_are_kept() {
         for look in [None, Some(Probe::Halts)] {
@@ -172,7 +227,7 @@ mod tests {
             assert!(rounds.unobserved().is_err_and(|why| why.is_none()));
             rounds.fail(look, failure());
             assert!(!rounds.is_given_up(look) && !rounds.is_given_up(Some(Probe::Software)));
-            rounds.keep(None, 1, Run { value: 5.0, counts: Vec::new() });
+            rounds.keep(None, 1, Run { value: 5.0, counts: Vec::new(), beside: None });
             rounds.fail(look, failure());
             assert!(rounds.is_given_up(look), "it was tried twice");
             assert_eq!(rounds.unobserved().unwrap(), [5.0]);

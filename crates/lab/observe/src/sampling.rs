@@ -11,10 +11,11 @@ use perf_event_open::sample::record::Record;
 use perf_event_open::sample::record::sample::CallChain as Chain;
 use weighbridge_probe::counters::EventSwitch;
 
-/// Time between two samples of a CPU: about two thousand a second, and no multiple or fraction of a timer tick of 1, 4 or 10 ms.
-pub const PERIOD_NS: u64 = 487_000;
+/// Time between two samples of a CPU: about a thousand a second, and no multiple or fraction of a timer tick of 1, 4 or 10 ms. In a virtual
+/// machine a sample costs some 50 µs, its two exits among them, which comes to 5 % of the time.
+pub const PERIOD_NS: u64 = 987_000;
 
-/// Pages of the buffer of a CPU, as a power of two: 512 KiB, which holds half a second of samples with deep stacks, and which every user
+/// Pages of the buffer of a CPU, as a power of two: 512 KiB, which holds a second of samples with deep stacks, and which every user
 /// may lock (`kernel.perf_event_mlock_kb`).
 const BUFFER_PAGES_EXPONENT: u8 = 7;
 /// Deeper stacks are cut off at the outer end.

@@ -42,7 +42,8 @@ pub use hub::{DoubledSlices, Hub, HubMeeting, ToHub};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{End, Line, Skipped};
 pub use observation::{
-    Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart, RefusedMeans, SymbolTime,
+    CountedBeside, Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart,
+    RefusedMeans, SymbolTime,
 };
 pub use ratio::{Comparison, Crossover, Published, Ratio};
 pub use run::{

@@ -99,6 +99,9 @@ pub struct Profile {
     pub symbols_hidden: Option<String>,
     /// Time by role, in user mode and in the kernel.
     pub parts: Vec<ProfilePart>,
+    /// What the kernel counts of a process beside the roles, such as a broker: its part should come to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<CountedBeside>,
     /// Time by function, the longest first.
     pub symbols: Vec<SymbolTime>,
     /// Stacks and their samples: names from the outermost to the innermost with `;` between them, the role first, functions of the kernel
@@ -132,6 +135,20 @@ pub struct ProfilePart {
     pub user_ns: f64,
     /// In the kernel, nanoseconds per operation.
     pub kernel_ns: f64,
+}
+
+/// The CPU time of a process beside the roles as the kernel counts it, with and without samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CountedBeside {
+    /// The process, by its name among the parts.
+    pub role: String,
+    /// For an operation of the sampled runs, nanoseconds: all of them together, as the samples are.
+    pub sampled_ns: f64,
+    /// For an operation of the unobserved runs, nanoseconds: the median.
+    pub unobserved_ns: f64,
+    /// The cost of looking for this process: its time of a sampled run over that of the unobserved run of the same round, the middle and
+    /// its interval. Without an interval, all three are the middle.
+    pub looking_ratio: [f64; 3],
 }
 
 /// The time of one function.

@@ -78,6 +78,10 @@ pub struct BrokerTime {
     pub other_calls_ns: f64,
     /// What the kernel counts as the CPU time of the broker for an operation of the runs in which nobody looks: the parts should come to it.
     pub counted_ns: f64,
+    /// Of an operation, what passes from a wake-up by the broker to the switch with which the woken takes the CPU from it, less the
+    /// same of those who wake the broker: the kernel counts it for who is woken, so that `counted_ns` lacks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncounted_ns: Option<f64>,
     /// Calls for an operation, by name.
     pub calls: BTreeMap<String, f64>,
     /// The CPU time for an operation with its calls recorded over that without: the ratio in the middle of the rounds, and its interval.
@@ -85,6 +89,11 @@ pub struct BrokerTime {
 }
 
 impl BrokerTime {
+    /// What the parts should come to: what the kernel counts, and what it counts for others.
+    pub fn expected_ns(&self) -> f64 {
+        self.counted_ns + self.uncounted_ns.unwrap_or(0.0)
+    }
+
     /// All parts.
     pub fn sum_ns(&self) -> f64 {
         self.receiving_ns + self.dispatch_ns + self.sending_ns + self.waiting_ns + self.other_calls_ns

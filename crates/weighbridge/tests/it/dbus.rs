@@ -1,10 +1,12 @@
 //! `weighbridge dbus`: captures that are made, and private buses.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use causeway_dbus_wire::wire::Body;
 use causeway_testkit::{Running, TempDir, eventually, skipped};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -244,7 +246,12 @@ fn a_bus_that_runs_is_measured_with_its_consent_at_a_bounded_rate() {
     // What goes on between the two is not for others.
     let got = beside.receive(std::time::Duration::from_millis(100)).unwrap();
     assert_eq!(got, None, "a client that asked for nothing got something");
-    let shown = output(folder.path(), &words, 0).0;
+    let (shown, written) = output(folder.path(), &format!("{words} --out calls.jsonl"), 0);
+    assert!(written.contains("record: calls.jsonl"), "{written}");
+    let report = said(folder.path(), "report calls.jsonl").with(0).stdout;
+    assert!(report.contains("dbus-ping-pong:call"), "{report}");
+    let (_, refused) = output(folder.path(), &format!("{words} --out calls.jsonl"), 2);
+    assert!(refused.contains("calls.jsonl") && refused.lines().count() == 1, "{refused}");
     assert!(shown.contains("median, µs") && shown.contains("200 a second"), "{shown}");
     // A name that another has, and a policy that lets nobody have one.
     beside.request_name("com.example.Taken", 4).unwrap();
@@ -475,6 +482,100 @@ fn a_replay_runs_where_it_is_told_to_and_has_a_time_line() {
     let nowhere = "replay boot.pcap --on dbus-daemon --timeline no/such/folder.json";
     let (shown, said) = output(folder.path(), nowhere, 2);
     assert!(shown.contains("dbus-daemon") && said.contains("cannot write `no/such/folder.json`"), "{said}");
+}
+
+/// Of programs that know nothing of it. What is in memory is written when somebody asks, and the rest in the end.
+#[test]
+fn a_bus_that_runs_has_a_time_line_also_in_the_middle() {
+    let folder = folder();
+    let Some(bus) = Bus::start(folder.path(), "") else { return };
+    let words = format!("dbus capture --address {} -o bus.pcap --timeline bus.json", bus.address);
+    let mut recording = start(folder.path(), &words);
+    eventually("the rules in the capture", || captured(folder.path()) > 1_000);
+    let calls = format!("ping-pong --address {} --sizes 1 --calls 20", bus.address);
+    let echoes = |file: &str| {
+        let of_echo = |event: &&Value| event["name"] == "writes method_call org.weighbridge.PingPong.Echo";
+        events(folder.path(), file).iter().filter(of_echo).count()
+    };
+    for dump in 1..=2 {
+        let before = captured(folder.path());
+        output(folder.path(), &calls, 0);
+        // A call and its reply, of a hundred bytes and more each.
+        eventually("the calls in the capture", || captured(folder.path()) > before + 20 * 250);
+        recording.signal(Signal::USR2).unwrap();
+        let file = format!("bus.{dump}.json");
+        let said = || text(folder.path().join("stderr"));
+        eventually("the dump", || said().contains(&format!("time line: {file}")));
+        assert_eq!(echoes(&file), 20, "what was written is written once");
+        assert!(arrows(folder.path(), &file) >= 40, "calls and replies are arrows");
+    }
+    recording.signal(Signal::INT).unwrap();
+    assert_eq!(recording.wait().code(), Some(0), "{}", text(folder.path().join("stderr")));
+    assert_eq!(echoes("bus.json"), 0, "nothing was called since");
+    let said = text(folder.path().join("stderr"));
+    if let Err(error) = weighbridge_probe::tracefs::Tracefs::open() {
+        assert_eq!(said.matches("the time line has messages only").count(), 3, "{said}");
+        return skipped(error);
+    }
+    let lanes = text(folder.path().join("bus.1.json"));
+    // On a machine that does much else the kernel may have overwritten what the broker did.
+    for lane in ["broker on a CPU", "broker: calls", "weighbridge on a CPU", "recvmsg", "sendmsg"] {
+        assert!(lanes.contains(lane) || said.contains("events begin late"), "{lane} is not in it; {said}");
+    }
+    let (_, said) = output(folder.path(), &words["dbus ".len()..].replace("bus.pcap", "other.pcap"), 2);
+    assert!(said.contains("--timeline: `bus.json` exists already"), "{said}");
+}
+
+/// Nobody is left without a sentence, and nothing that was not answered is called an answer.
+#[test]
+fn a_bus_that_goes_away_or_is_none_is_one_sentence() {
+    let folder = folder();
+    let one = |words: &str, expected: &str| {
+        let (shown, said) = output(folder.path(), words, 2);
+        assert!(said.contains(expected) && said.lines().count() == 1, "{words}: {said}");
+        assert_eq!(shown, "", "{words}");
+    };
+    // What listens is no bus.
+    let path = folder.path().join("web");
+    let listener = UnixListener::bind(&path).unwrap();
+    let (commands, web) = (["ping-pong", "capture -o x.pcap", "lint", "exam"], path.display());
+    let answering = std::thread::spawn(move || {
+        for _ in commands {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut first = [0; 1024];
+            let _ = client.read(&mut first);
+            let _ = client.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n");
+        }
+    });
+    for command in commands {
+        one(&format!("{command} --address unix:path={web}"), "error: what answers is no bus: HTTP/1.0 400");
+    }
+    answering.join().unwrap();
+    // It is killed in the middle: so many connections or names have come by then.
+    for (command, rule, times, expected) in [
+        (
+            "ping-pong --calls 1000 --rate 100",
+            "arg0='org.weighbridge.PingPong'",
+            1,
+            "the bus closed the connection",
+        ),
+        ("exam", "member='NameOwnerChanged'", 30, "error: the bus is gone since "),
+    ] {
+        let Some(bus) = Bus::start(folder.path(), "") else { return };
+        let mut watches = causeway_bus::client::Bus::open(&bus.address).unwrap();
+        watches.ask_driver("AddMatch", Body::default().text(&format!("type='signal',{rule}"))).unwrap();
+        while watches.receive(std::time::Duration::from_millis(50)).unwrap().is_some() {}
+        let mut asks = start(folder.path(), &format!("dbus {command} --address {}", bus.address));
+        for _ in 0..times {
+            eventually("what the command does", || {
+                watches.receive(std::time::Duration::from_secs(1)).unwrap().is_some()
+            });
+        }
+        drop(bus);
+        assert_eq!(asks.wait().code(), Some(2), "{command}");
+        let said = text(folder.path().join("stderr"));
+        assert!(said.contains(expected) && said.lines().count() == 1, "{command}: {said}");
+    }
 }
 
 /// With what the kernel saw of it.

@@ -76,7 +76,11 @@ impl fmt::Display for Error {
             Error::Join { path, source } => {
                 write!(f, "no bus answers at `causeway:path={}`: {source}", path.display())
             }
-            Error::Authentication(said) => write!(f, "the bus does not accept this user: {said}"),
+            // What a bus says (D-Bus Specification, "Authentication Protocol").
+            Error::Authentication(said) if said.starts_with("REJECTED") || said.starts_with("ERROR") => {
+                write!(f, "the bus does not accept this user: {said}")
+            }
+            Error::Authentication(why) => f.write_str(why),
             Error::Io(error) => write!(f, "the connection to the bus failed: {error}"),
             Error::Closed => f.write_str("the bus closed the connection"),
             Error::TimedOut => f.write_str("the bus did not reply in time"),

@@ -36,7 +36,14 @@ impl Socket {
                     return Ok(socket);
                 }
                 Next::Rejected => {
-                    return Err(Error::Authentication(String::from_utf8_lossy(&answer).into_owned()));
+                    let said = String::from_utf8_lossy(&answer);
+                    // Anything may listen on a socket.
+                    let is_bus = said.starts_with("REJECTED") || said.starts_with("ERROR");
+                    return Err(Error::Authentication(if is_bus {
+                        said.into_owned()
+                    } else {
+                        no_bus(&said)
+                    }));
                 }
             }
         }
@@ -79,7 +86,7 @@ impl Socket {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some((line, bytes)) =
-                sasl::line(self.unread()).map_err(|why| Error::Authentication(why.into()))?
+                sasl::line(self.unread()).map_err(|why| Error::Authentication(no_bus(why)))?
             {
                 let line = line.to_vec();
                 self.used += bytes;
@@ -118,4 +125,9 @@ impl Socket {
             Err(error) => Err(io::Error::from(error).into()),
         }
     }
+}
+
+/// What is said of something that answers as no bus does.
+fn no_bus(said: &str) -> String {
+    format!("what answers is no bus: {said}")
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use causeway_bus::client::Bus as Client;
 use causeway_dbus_wire::wire::{Body, Builder, Marshal};
+use nix::libc;
 
 use crate::support::*;
 
@@ -55,4 +56,52 @@ fn others_are_served_while_a_body_is_checked() {
         assert!(calls >= 20, "{calls} calls were answered");
     }
     calls_meanwhile(&bus, &mut bus.client(), &mut bus.client(), 900 << 10);
+}
+
+/// The same message of 100,000 bytes, in reads of a thousand and in as many as there are otherwise.
+#[test]
+fn how_much_is_read_at_once_is_what_the_configuration_says() {
+    let reads = |settings: &str| {
+        let bus = Broker::configured(settings);
+        let (mut sender, mut receiver) = (bus.client(), bus.client());
+        let to = receiver.unique_name().to_owned();
+        let traced = Traced::seize_running(bus.child.pid() as i32);
+        let is_over = AtomicBool::new(false);
+        let (mut longest, mut count) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let body = Body::default().blob(&[7; 100_000]);
+                sender.send(&Builder::signal(PATH, INTERFACE, "Long").destination(&to).body(body)).unwrap();
+                let message = wait_for_member(&mut receiver, "Long");
+                assert!(message.ends_with(&[7; 100_000]));
+                is_over.store(true, Ordering::Relaxed);
+            });
+            traced.run_failing(
+                |call| {
+                    if call.number == libc::SYS_recvmsg as u64 {
+                        // The length of the first buffer: `msg_iov` is the third field of the header.
+                        let field = |at: u64| read_u64(bus.child.pid(), at);
+                        longest = longest.max(field(field(call.arguments[1] + 16) + 8));
+                        count += 1;
+                    }
+                    None
+                },
+                || is_over.load(Ordering::Relaxed),
+            );
+        });
+        (longest, count)
+    };
+    let (longest, count) = reads("<limit name='max_bytes_read_per_iteration'>1000</limit>");
+    assert!(longest == 1000 && count >= 100, "{count} reads of at most {longest} bytes");
+    let (longest, count) = reads("");
+    assert!(longest == 64 << 10 && count < 50, "{count} reads of at most {longest} bytes");
+}
+
+/// A word in the memory of another process.
+fn read_u64(process: u32, at: u64) -> u64 {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = [0; 8];
+    let memory = std::fs::File::open(format!("/proc/{process}/mem")).unwrap();
+    memory.read_exact_at(&mut bytes, at).unwrap();
+    u64::from_ne_bytes(bytes)
 }

@@ -39,8 +39,8 @@ impl<K: Kind> Mechanism for PairByLibrary<K> {
     }
 
     /// The socket for credit carries the server's name first.
-    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        let running = Running::start(K::PROGRAM)?;
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let running = Running::of(K::PROGRAM, params)?;
         let (near, far) = stream_pair()?;
         let (near, far) = (running.resources([near], ""), running.resources([far], ""));
         Ok([EndResources { guard: Some(Box::new(running)), ..near }, far])

@@ -12,13 +12,17 @@ use super::{Broker, Limits, SILENT, Started, listening, socket_name};
 
 /// The type `session` lets in this user and no other.
 fn config(name: &str, limits: &Limits) -> String {
-    let Limits { queued_bytes, match_rules } = limits;
+    let Limits { queued_bytes, match_rules, read_bytes } = limits;
+    let reading = read_bytes.map_or(String::new(), |bytes| {
+        format!("<limit name=\"max_bytes_read_per_iteration\">{bytes}</limit>")
+    });
     format!(
         "<busconfig><type>session</type><listen>unix:abstract={name}</listen><auth>EXTERNAL</auth>\
          <policy context=\"default\"><allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/>\
          <allow own=\"*\"/></policy>\
          <limit name=\"max_outgoing_bytes\">{queued_bytes}</limit>\
          <limit name=\"max_match_rules_per_connection\">{match_rules}</limit>\
+         {reading}\
          <limit name=\"max_replies_per_connection\">100000</limit>\
          <limit name=\"max_completed_connections\">20000</limit>\
          <limit name=\"max_connections_per_user\">20000</limit></busconfig>"

@@ -53,12 +53,14 @@ pub struct Limits {
     pub queued_bytes: u64,
     /// Match rules: in dbus-daemon and causewayd of one connection, in dbus-broker of all of one user.
     pub match_rules: u32,
+    /// What causewayd reads of one connection at once; nothing where it decides itself. No other broker has the setting.
+    pub read_bytes: Option<u64>,
 }
 
 impl Default for Limits {
     /// Those of a system bus in Debian 12: 127 MiB in dbus-daemon; more rules than there, so that many can be measured.
     fn default() -> Limits {
-        Limits { queued_bytes: 127 << 20, match_rules: 1 << 20 }
+        Limits { queued_bytes: 127 << 20, match_rules: 1 << 20, read_bytes: None }
     }
 }
 

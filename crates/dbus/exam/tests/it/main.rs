@@ -11,7 +11,10 @@ use weighbridge_dbus_exam::{MATCH_RULES, QUEUED_BYTES};
 
 /// A broker with the limits of an examination; nothing where it is not installed.
 fn start(program: Program) -> Option<Broker> {
-    match Broker::start(program, &Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES }) {
+    match Broker::start(
+        program,
+        &Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES, ..Limits::default() },
+    ) {
         Err(error @ Error::Missing(_)) => {
             println!("skipped: {error}");
             None

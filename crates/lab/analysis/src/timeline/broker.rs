@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::timeline::subject::{Operation, Subject, span};
-use crate::timeline::trace::{Event, Trace};
+use crate::timeline::trace::{Event, Happened, Trace};
 
 /// What a broker is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// It receives.
     Receiving,
@@ -36,35 +36,67 @@ impl Part {
     }
 }
 
-/// What a broker did in some operations: nanoseconds of CPU time, and numbers of calls.
+/// Time between events that follow each other, and how many such times: in each is what one event costs, half of it at either end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    /// All of it.
+    pub ns: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Spans {
+    fn add(&mut self, ns: u64) {
+        self.ns += ns;
+        self.count += u64::from(ns > 0);
+    }
+
+    /// Nanoseconds of one operation, less what the events cost.
+    pub fn of_one_ns(self, operations: u64, event_ns: f64) -> f64 {
+        (self.ns as f64 - self.count as f64 * event_ns) / operations.max(1) as f64
+    }
+}
+
+/// What a broker did in some operations: CPU time, and numbers of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Split {
     /// Operations.
     pub operations: u64,
-    /// In calls that receive.
-    pub receiving_ns: u64,
-    /// In no call.
-    pub dispatch_ns: u64,
-    /// In calls that send.
-    pub sending_ns: u64,
-    /// In calls that wait, while it has a CPU.
-    pub waiting_ns: u64,
-    /// In other calls.
-    pub other_calls_ns: u64,
+    /// What it was at.
+    pub parts: BTreeMap<Part, Spans>,
     /// Calls that began, by name.
     pub calls: BTreeMap<&'static str, u64>,
 }
 
 impl Split {
+    /// All parts.
+    pub fn all(&self) -> Spans {
+        let add = |all: Spans, part: &Spans| Spans { ns: all.ns + part.ns, count: all.count + part.count };
+        self.parts.values().fold(Spans::default(), add)
+    }
+
     fn add(&mut self, part: Part, ns: u64) {
-        let of = match part {
-            Part::Receiving => &mut self.receiving_ns,
-            Part::Dispatch => &mut self.dispatch_ns,
-            Part::Sending => &mut self.sending_ns,
-            Part::Waiting => &mut self.waiting_ns,
-            Part::Other => &mut self.other_calls_ns,
-        };
-        *of += ns;
+        self.parts.entry(part).or_default().add(ns);
+    }
+}
+
+/// What the kernel counts for others of an operation: see [`uncounted`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uncounted {
+    /// Operations.
+    pub operations: u64,
+    /// It took the CPU from the role.
+    pub lacks: Spans,
+    /// The role took the CPU so.
+    pub has_more: Spans,
+}
+
+impl Uncounted {
+    /// Nanoseconds of one operation, less what the events cost.
+    pub fn of_one_ns(&self, event_ns: f64) -> f64 {
+        let [lacks, has_more] =
+            [self.lacks, self.has_more].map(|spans| spans.of_one_ns(self.operations, event_ns));
+        lacks - has_more
     }
 }
 
@@ -84,6 +116,39 @@ pub fn split(subject: &Subject, kind: &str, operations: &[Operation]) -> Option<
     let mut split = Split { operations: operations.len() as u64, ..Split::default() };
     threads.iter().for_each(|thread| of_thread(trace, *thread, (from_ns, to_ns), &mut split));
     (!split.calls.is_empty()).then_some(split)
+}
+
+/// The time from a wake-up by a role of this kind to the switch with which another thread takes the CPU from it, and the same from a wake-up
+/// of the role to the switch to it.
+///
+/// A wake-up that preempts has the kernel read its clock, and the switch that follows goes by that reading: what passes between them is
+/// counted for who is woken (`wakeup_preempt` and `RQCF_REQ_SKIP` in `kernel/sched` of Linux).
+pub fn uncounted(subject: &Subject, kind: &str, operations: &[Operation]) -> Option<Uncounted> {
+    let trace = subject.trace.as_ref().filter(|_| !operations.is_empty())?;
+    let roles = subject.roles.iter().filter(|role| role.kind == kind);
+    let threads: Vec<u32> = roles.flat_map(|role| role.threads.iter().copied()).collect();
+    let (from_ns, to_ns) = span(operations);
+    let mut found = Uncounted { operations: operations.len() as u64, ..Uncounted::default() };
+    // By CPU: the spans since the latest wake-up, the last of them not over yet, and where that began.
+    let mut since: BTreeMap<u32, (Spans, u64)> = BTreeMap::new();
+    for Happened { at_ns, cpu, event } in trace.between(from_ns, to_ns) {
+        if let Event::Waking { .. } = event {
+            since.insert(*cpu, (Spans::default(), *at_ns));
+        } else if let Some((spans, last_ns)) = since.get_mut(cpu) {
+            spans.add(at_ns - *last_ns);
+            *last_ns = *at_ns;
+        }
+        if let Event::Switch { from, is_runnable, to } = event {
+            let woken = since.remove(cpu).filter(|_| *is_runnable && *from != 0);
+            let Some((spans, _)) = woken else { continue };
+            for (thread, sum) in [(from, &mut found.lacks), (to, &mut found.has_more)] {
+                if threads.contains(thread) {
+                    *sum = Spans { ns: sum.ns + spans.ns, count: sum.count + spans.count };
+                }
+            }
+        }
+    }
+    Some(found)
 }
 
 fn of_thread(trace: &Trace, thread: u32, (from_ns, to_ns): (u64, u64), split: &mut Split) {

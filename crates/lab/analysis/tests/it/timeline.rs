@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use weighbridge_analysis::timeline::{
-    Event, Gap, Happened, Mark, Operation, Point, Role, Subject, Trace, broker::split, chrome, lanes, phases,
-    picture,
+    Event, Gap, Happened, Mark, Operation, Point, Role, Subject, Trace,
+    broker::{Part, Spans, split, uncounted},
+    chrome, lanes, phases, picture,
 };
 
 const CLIENT: u32 = 10;
@@ -466,10 +467,13 @@ fn a_brokers_time_is_divided_at_its_calls_and_what_preempts_it_is_no_part_of_it(
     let operations = subject.operations();
     let split = split(&subject, "broker", &operations).unwrap();
     let count = split.operations;
-    let parts =
-        [split.receiving_ns, split.dispatch_ns, split.sending_ns, split.waiting_ns, split.other_calls_ns];
+    let parts = [Part::Receiving, Part::Dispatch, Part::Sending, Part::Waiting].map(|part| {
+        let Spans { ns, count: spans } = split.parts[&part];
+        [ns, spans].map(|of| of / count)
+    });
     // It has the CPU for 600 of 1,000 ns.
-    assert_eq!(parts.map(|ns| ns / count), [80, 220, 250, 50, 0]);
+    assert_eq!(parts, [[80, 1], [220, 3], [250, 2], [50, 2]]);
+    assert_eq!(split.all(), Spans { ns: 600 * count, count: 8 * count });
     assert!(split.calls.values().all(|calls| *calls == count) && split.calls.len() == 3, "{split:?}");
     let (lanes, _) = lanes::lanes(&subject, 10_000, 11_000);
     let broker = lanes.iter().find(|lane| lane.name == "broker").unwrap();
@@ -488,6 +492,27 @@ fn a_brokers_time_is_divided_at_its_calls_and_what_preempts_it_is_no_part_of_it(
     let trace = without.trace.as_mut().unwrap();
     trace.events.retain(|of| !matches!(of.event, Event::CallBegins(..) | Event::CallEnds(_)));
     assert_eq!(self::split(&without, "broker", &operations), None);
+}
+
+/// It is preempted 100 ns after it has woken the receiver, and takes the CPU itself 70 ns after it was woken.
+#[test]
+fn what_passes_from_a_wake_up_to_the_switch_that_it_causes_is_counted_for_who_is_woken() {
+    let mut subject = brokered();
+    let operations = subject.operations();
+    let found = uncounted(&subject, "broker", &operations).unwrap();
+    let count = found.operations;
+    let spans = |ns: u64, of: u64| Spans { ns: ns * count, count: of * count };
+    // The client blocked: nobody preempts it.
+    assert_eq!((found.lacks, found.has_more), (spans(100, 1), spans(0, 0)));
+    assert_eq!(found.of_one_ns(10.0), 90.0);
+    for of in &mut subject.trace.as_mut().unwrap().events {
+        if let Event::Switch { from: CLIENT, is_runnable, .. } = &mut of.event {
+            *is_runnable = true;
+        }
+    }
+    let found = uncounted(&subject, "broker", &operations).unwrap();
+    assert_eq!((found.lacks, found.has_more), (spans(100, 1), spans(70, 1)));
+    assert_eq!(found.of_one_ns(10.0), 30.0);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn understood(name: &str) -> String {
 
 #[test]
 fn every_format_has_a_file_and_gives_its_cases() {
-    const FILES: [&str; 15] = [
+    const FILES: [&str; 16] = [
         "google-benchmark.json",
         "google-benchmark-aggregates.json",
         "hyperfine.json",
@@ -79,6 +79,7 @@ fn every_format_has_a_file_and_gives_its_cases() {
         "go-bench.txt",
         "lmbench.txt",
         "kernel-bench.txt",
+        "dbus-ping-pong.json",
     ];
     let understood = FILES.map(understood).concat();
     for format in FORMATS {

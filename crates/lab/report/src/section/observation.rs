@@ -2,10 +2,11 @@
 
 use weighbridge_record::{
     BrokerTime, Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart, RefusedMeans,
-    SymbolTime,
+    SymbolTime, Timeline,
 };
 
 use super::Context;
+use super::timeline::{cost_of_looking, parts};
 use crate::calls;
 use crate::chart::Drawing;
 use crate::document::{Block, Item, Section, Table};
@@ -46,7 +47,12 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
         });
         let top = top(report, observation.source);
         blocks.extend(of_case(&observation.what));
-        blocks.extend(of_it.into_iter().flat_map(|profile| of_profile(&profile.what, top)));
+        let subject = observation.what.case.to_string();
+        let of_subject =
+            |line: &&Sourced<Timeline>| line.source == observation.source && line.what.subject == subject;
+        let broker = report.timelines.iter().find(of_subject).and_then(|line| line.what.broker.as_ref());
+        let uncounted_ns = broker.and_then(|broker| broker.uncounted_ns);
+        blocks.extend(of_it.into_iter().flat_map(|profile| of_profile(&profile.what, uncounted_ns, top)));
     }
     let two = |difference: &Sourced<Difference>| of_two(&difference.what, top(report, difference.source));
     blocks.extend(report.differences.iter().flat_map(two));
@@ -112,7 +118,7 @@ fn cost(look: &Look) -> [String; 3] {
     [plain(&look.means), cost, look.pairs.to_string()]
 }
 
-fn of_profile(of: &Profile, top: usize) -> Vec<Block> {
+fn of_profile(of: &Profile, uncounted_ns: Option<f64>, top: usize) -> Vec<Block> {
     let lost = match of.lost {
         0 => "none was lost".to_owned(),
         lost => format!("{lost} more were lost"),
@@ -152,7 +158,7 @@ fn of_profile(of: &Profile, top: usize) -> Vec<Block> {
     };
     let heads = ["time of", "user\nns/op", "kernel\nns/op", "share"];
     blocks.push(Block::Table(Table::new("Time by role", heads, of.parts.iter().map(part))));
-    blocks.extend(of_broker(of));
+    blocks.extend(of_broker(of, uncounted_ns));
     // A time is so many samples of a period each over the operations.
     let samples = |ns: f64| format!("{:.0}", ns * of.ops as f64 / of.period_ns.max(f64::MIN_POSITIVE));
     let symbol = |symbol: &SymbolTime| {
@@ -188,8 +194,11 @@ const WAITING: [&str; 3] = ["do_epoll_wait", "do_sys_poll", "do_select"];
 const MATCHING: [&str; 3] =
     ["bus_matchmaker_get_recipients", "match_registry_get_subscribers", "Matches::compare"];
 
+/// Half an interval of 95 % of a count that is a matter of chance, over the root of the count.
+const SAMPLES_OFF: f64 = 1.96;
+
 /// A broker's time by the calls in which samples found it.
-fn of_broker(of: &Profile) -> Vec<Block> {
+fn of_broker(of: &Profile, uncounted_ns: Option<f64>) -> Vec<Block> {
     const BROKER: &str = "broker";
     let Some(part) = of.parts.iter().find(|part| part.role == BROKER) else { return Vec::new() };
     let own = || of.symbols.iter().filter(|symbol| symbol.role == BROKER);
@@ -215,14 +224,29 @@ fn of_broker(of: &Profile) -> Vec<Block> {
         &[("here".into(), Some(&time))],
         &["277 B", "17 kB"],
     );
-    let said = match time.matching_ns {
-        Some(_) => "what it does outside of system calls is dispatch",
+    let has_names = own().any(|of| !of.in_kernel && !of.symbol.starts_with('['));
+    let matching = match time.matching_ns {
+        Some(_) => "",
+        None if has_names => "; of it, no sample found match rules",
         None => {
-            "what it does outside of system calls is dispatch; of it, match rules cannot be told apart: the broker's file has no symbols, which a package of debug \
-             symbols would bring"
+            "; of it, match rules cannot be told apart: the broker's file has no symbols, which a package of debug symbols would bring"
         }
     };
-    vec![table, Block::sentences([said.to_owned()])]
+    let said = format!("what it does outside of system calls is dispatch{matching}");
+    let mut sentences = vec![said];
+    if let Some(beside) = of.beside.as_ref().filter(|beside| beside.role == BROKER) {
+        let time = BrokerTime { counted_ns: beside.sampled_ns, uncounted_ns, ..time };
+        sentences.extend(parts(&time, "of the same runs"));
+        let off = SAMPLES_OFF / (time.sum_ns() * of.ops as f64 / of.period_ns).sqrt();
+        sentences
+            .push(format!("samples alone may be ±{:.1} % off, in 95 of 100 such observations", 100.0 * off));
+        sentences.push(format!(
+            "the cost of looking, which is in the parts: {}; {} when nobody looks",
+            cost_of_looking(beside.looking_ratio, ""),
+            with_unit("ns", beside.unobserved_ns),
+        ));
+    }
+    vec![table, Block::sentences(sentences)]
 }
 
 /// A name as a table has room for it. The record and the flame graph have it in full.
@@ -296,6 +320,35 @@ mod tests {
             value!({ "kind": "difference", "a": a, "b": b, "counts": rows, "parts": [], "symbols": [] });
         let lines = [observation, profile, difference].map(|line| serde_json::from_value(line).unwrap());
         Report::from_reading(Reading { lines: lines.into(), problems: Vec::new() })
+    }
+
+    /// 400 ns of its samples, beside 380 that the kernel counts of the same runs and 20 more that a time line found.
+    #[test]
+    fn what_the_parts_of_a_broker_come_to_is_said_with_what_looking_costs() {
+        let profile: Profile = serde_json::from_value(value!({
+            "case": "roundtrip/dbus-daemon/1/same-cpu", "clock": "cpu-clock", "period_ns": 1000.0, "runs": 1, "ops": 1000,
+            "samples": 400, "lost": 0, "throttled": 0, "folded": [],
+            "parts": [{ "role": "broker", "user_ns": 100.0, "kernel_ns": 300.0 }],
+            "symbols": [
+                { "role": "broker", "symbol": "__sys_sendmsg", "in_kernel": true, "self_ns": 0.0, "total_ns": 200.0 },
+                { "role": "broker", "symbol": "dispatch", "in_kernel": false, "self_ns": 100.0, "total_ns": 100.0 },
+            ],
+            "beside": {
+                "role": "broker", "sampled_ns": 380.0, "unobserved_ns": 370.0, "looking_ratio": [1.03, 0.99, 1.05],
+            },
+        }))
+        .unwrap();
+        let said = |uncounted_ns| format!("{:?}", of_broker(&profile, uncounted_ns));
+        for words in [
+            "the parts come to 400 ns, 105 % of the 380 ns of CPU time",
+            "are 100 % of what it counts and that",
+            "may be ±9.8 % off",
+            "+3.0 % of the broker's CPU time (-1.0 to +5.0 %); 370 ns when nobody looks",
+            "no sample found match rules",
+        ] {
+            assert!(said(Some(20.0)).contains(words), "{words}: {}", said(Some(20.0)));
+        }
+        assert!(!said(None).contains("what it counts and that"), "nothing is known of it");
     }
 
     #[test]

@@ -14,10 +14,8 @@ const ABOUT: &str = "Each of these is a marked run: its times are longer than th
                      upper bar shows calls of a role, or halts and interrupts of a CPU, the lower bar shows what runs. The pointer on a bar or \
                      an arrow shows its name and length.";
 
-/// Fewer such switches for an operation than this are not worth a word.
+/// Fewer such switches for an operation than this, or half this share of a broker's time, are not worth a word.
 const SELDOM: f64 = 0.05;
-/// Parts that come to more than this share of what the kernel counts have a reason.
-const MORE_THAN_COUNTED: f64 = 1.05;
 /// More than this times as slow is not the same broker.
 const MOST_LOOKING: f64 = 1.1;
 /// Time lines that are not folded.
@@ -124,32 +122,50 @@ fn words(cause: &str) -> String {
     }
 }
 
+/// What the parts of a broker's time come to, beside what the kernel counts.
+pub(super) fn parts(time: &BrokerTime, when: &str) -> Vec<String> {
+    let BrokerTime { counted_ns, .. } = *time;
+    let (ns, percent) = (|value| with_unit("ns", value), |of: f64| time.sum_ns() / of * 100.0);
+    let mut said = vec![format!(
+        "broker: the parts come to {}, {:.0} % of the {} of CPU time that the kernel counts for an operation {when}",
+        ns(time.sum_ns()),
+        percent(counted_ns),
+        ns(counted_ns),
+    )];
+    let uncounted = time.uncounted_ns.filter(|ns| ns.abs() >= SELDOM / 2.0 * counted_ns);
+    said.extend(uncounted.map(|uncounted_ns| {
+        format!(
+            "from a wake-up to the switch that it causes pass {} for an operation (time line), which the kernel counts for who is woken: the parts are \
+             {:.0} % of what it counts and that",
+            ns(uncounted_ns),
+            percent(time.expected_ns()),
+        )
+    }));
+    said
+}
+
+/// What it costs a broker to be looked at.
+pub(super) fn cost_of_looking([ratio, low, high]: [f64; 3], rounds: &str) -> String {
+    format!(
+        "{:+.1} % of the broker's CPU time ({:+.1} to {:+.1} %{rounds})",
+        (ratio - 1.0) * 100.0,
+        (low - 1.0) * 100.0,
+        (high - 1.0) * 100.0,
+    )
+}
+
 /// What the broker does, by its system calls.
 fn broker(time: &BrokerTime) -> Vec<Block> {
-    let [ratio, low, high] = time.looking_ratio;
-    let mut said = vec![format!(
-        "broker: the parts come to {}, {:.0} % of the {} of CPU time that the kernel counts for an operation when nobody looks",
-        with_unit("ns", time.sum_ns()),
-        time.sum_ns() / time.counted_ns * 100.0,
-        with_unit("ns", time.counted_ns),
-    )];
-    if time.sum_ns() > MORE_THAN_COUNTED * time.counted_ns {
-        said.push(
-            "a guess why it is less: of a process that is preempted by one that it has just woken, the kernel may count up to the wake-up and not up to the switch"
-                .into(),
-        );
-    }
+    let [ratio, ..] = time.looking_ratio;
+    let mut said = parts(time, "when nobody looks");
     let within = if ratio > MOST_LOOKING {
-        "; that is much, and `--only kernel` samples its calls for less"
+        "; that is much, and `--only kernel` has the parts by samples for less"
     } else {
         ""
     };
     said.push(format!(
-        "the cost of looking, which is taken off the parts: {:+.1} % of the broker's CPU time ({:+.1} to {:+.1} %, {} rounds){within}",
-        (ratio - 1.0) * 100.0,
-        (low - 1.0) * 100.0,
-        (high - 1.0) * 100.0,
-        time.rounds,
+        "the cost of looking, which is taken off the parts: {}{within}",
+        cost_of_looking(time.looking_ratio, &format!(", {} rounds", time.rounds)),
     ));
     let calls: Vec<String> =
         time.calls.iter().map(|(name, times)| format!("{} {}", plain(name), count(*times))).collect();

@@ -1,22 +1,31 @@
-//! `weighbridge dbus capture`: the messages of a running bus as pcap.
+//! `weighbridge dbus capture`: the messages of a running bus as pcap, and on a time line with what the kernel saw.
+//!
+//! A time line is kept in memory: the latest messages ([`Traffic`]) and the latest events of the kernel. It is written in the end, and whenever
+//! SIGUSR2 asks for it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_bus::client::{Bus, Error};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Arg, Args, Header};
+use causeway_os::clock;
+use causeway_os::process::{self, block_signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use weighbridge_dbus_client::{Monitoring, become_monitor, process_of, rules_and_processes};
 use weighbridge_dbus_traffic::capture::Writer;
 use weighbridge_harness::interrupt::Interrupt;
 
+use super::traffic::Traffic;
+use super::watch::{Messages, Watch};
 use crate::commands::measuring::interrupt;
 use crate::dbus_args::Capture;
-use crate::destination::cannot_create;
+use crate::destination::{cannot_create, refuse_existing};
 use crate::{Exit, Failure, output};
 
 /// How often the file gets what was recorded, so that a reader of it sees a bus at work.
@@ -28,28 +37,41 @@ pub fn capture(args: &Capture) -> Result<Exit, Failure> {
         return Err(Failure::new("which bus? give --session, --system or --address ADDRESS"));
     };
     let to_stdout = args.out.as_deref().is_none_or(|out| out == Path::new("-"));
-    if to_stdout && io::stdout().is_terminal() {
+    // A time line is something without the capture, too.
+    let is_kept = args.out.is_some() || args.timeline.is_none();
+    if is_kept && to_stdout && io::stdout().is_terminal() {
         return Err(Failure::new("a capture is not written to a terminal; give -o FILE"));
+    }
+    if let Some(file) = &args.timeline {
+        refuse_existing(file, "--timeline")?;
     }
     // Before the thread below, so that it does not have these signals open.
     let interrupt = interrupt()?;
+    let asked = args.timeline.is_some().then(|| block_signals(&[Signal::USR2.as_raw()])).transpose();
+    let asked = asked.map_err(Failure::of)?;
     let mut monitor = Bus::connect(&address).map_err(Failure::of)?;
-    let asker = Bus::connect(&address).map_err(Failure::of)?;
+    let mut asker = Bus::connect(&address).map_err(Failure::of)?;
     let sees_all = say_what_is_seen(&become_monitor(&mut monitor).map_err(Failure::of)?);
     let out: Box<dyn Write> = match args.out.as_deref().filter(|_| !to_stdout) {
-        None => Box::new(io::stdout()),
+        None if is_kept => Box::new(io::stdout()),
+        None => Box::new(io::sink()),
         Some(path) => Box::new(File::create_new(path).map_err(|error| cannot_create(path, "-o", &error))?),
     };
     let writer = Writer::new(BufWriter::with_capacity(256 << 10, out)).map_err(cannot_write)?;
     // What a monitor does not see is taken from the asker, whose own messages are left out.
     let ignored = (!sees_all).then(|| asker.unique_name().to_owned());
-    let mut recording = Recording { writer, messages: 0, bytes: 0, ignored };
+    let timeline = args.timeline.as_deref().zip(asked);
+    let timeline = timeline.map(|(file, asked)| Timeline::begin(file, asked, &mut asker)).transpose()?;
+    let mut recording = Recording { writer, messages: 0, bytes: 0, ignored, timeline };
     let asking = ask(asker);
     let began = Instant::now();
     let ended = recording.record(&mut monitor, args.time, &interrupt, &asking);
-    let Recording { writer, messages, bytes, .. } = recording;
+    let took = began.elapsed();
+    let Recording { writer, messages, bytes, timeline, .. } = recording;
     writer.finish().map_err(cannot_write)?;
-    output::say(&format!("{messages} messages, {bytes} bytes in {:.1} s", began.elapsed().as_secs_f64()));
+    // Also of a bus that has gone.
+    timeline.map_or(Ok(()), Timeline::end)?;
+    output::say(&format!("{messages} messages, {bytes} bytes in {:.1} s", took.as_secs_f64()));
     match ended? {
         End::Time | End::Interrupted => Ok(Exit::Fine),
         End::Bus(why) => {
@@ -134,12 +156,55 @@ enum End {
     Bus(Error),
 }
 
+/// A time line at work.
+struct Timeline {
+    file: PathBuf,
+    watch: Watch,
+    traffic: Traffic,
+    /// Readable when somebody wants what is in memory.
+    asked: OwnedFd,
+    written: u32,
+}
+
+impl Timeline {
+    fn begin(file: &Path, asked: OwnedFd, asker: &mut Bus) -> Result<Timeline, Failure> {
+        let mut traffic = Traffic::default();
+        process_of(asker, DRIVER, &mut |message| traffic.learn(message)).map_err(Failure::of)?;
+        let watch = Watch::begin(traffic.broker());
+        Ok(Timeline { file: file.to_owned(), watch, traffic, asked, written: 0 })
+    }
+
+    /// Writes what is in memory, if somebody asks for it: `name.1.json`, `name.2.json` and so on beside the last one. What comes meanwhile is not
+    /// recorded by the kernel.
+    fn dump_where_asked(&mut self) -> Result<(), Failure> {
+        if process::read_signal(&self.asked).map_err(Failure::of)?.is_none() {
+            return Ok(());
+        }
+        self.written += 1;
+        let file = self.file.with_extension(format!("{}.json", self.written));
+        let next = Watch::begin(self.traffic.broker());
+        std::mem::replace(&mut self.watch, next).end(TITLE, &seen(&mut self.traffic), &file)
+    }
+
+    fn end(mut self) -> Result<(), Failure> {
+        self.watch.end(TITLE, &seen(&mut self.traffic), &self.file)
+    }
+}
+
+const TITLE: &str = "a running D-Bus";
+
+fn seen(traffic: &mut Traffic) -> Messages<'static> {
+    let (roles, names) = traffic.take();
+    Messages::Seen(roles, names)
+}
+
 struct Recording<W: Write> {
     writer: Writer<W>,
     messages: u64,
     bytes: u64,
     /// A connection whose messages are not part of the capture.
     ignored: Option<String>,
+    timeline: Option<Timeline>,
 }
 
 impl<W: Write> Recording<W> {
@@ -153,9 +218,17 @@ impl<W: Write> Recording<W> {
         let deadline = time.map(|time| Instant::now() + time);
         let mut flushed = Instant::now();
         loop {
-            // Of a monitor that sees all, these are what it sees anyway.
-            for message in asking.answers.try_iter().filter(|_| self.ignored.is_some()).collect::<Vec<_>>() {
-                self.write(&message)?;
+            for message in asking.answers.try_iter().collect::<Vec<_>>() {
+                if let Some(timeline) = &mut self.timeline {
+                    timeline.traffic.learn(&message);
+                }
+                // Of a monitor that sees all, these are what it sees anyway.
+                if self.ignored.is_some() {
+                    self.write(&message)?;
+                }
+            }
+            if let Some(timeline) = &mut self.timeline {
+                timeline.dump_where_asked()?;
             }
             match monitor.receive(Duration::ZERO) {
                 Ok(Some(message)) => {
@@ -171,7 +244,8 @@ impl<W: Write> Recording<W> {
                         self.writer.flush().map_err(cannot_write)?;
                         flushed = Instant::now();
                     }
-                    wait(monitor, interrupt, deadline);
+                    let asked = self.timeline.as_ref().map(|timeline| timeline.asked.as_fd());
+                    wait(monitor, [Some(interrupt.fd()), asked], deadline);
                 }
                 Err(error) => return Ok(End::Bus(error)),
             }
@@ -186,6 +260,9 @@ impl<W: Write> Recording<W> {
 
     fn write(&mut self, message: &[u8]) -> Result<(), Failure> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if let Some(timeline) = &mut self.timeline {
+            timeline.traffic.see(clock::monotonic_ns(), message);
+        }
         self.messages += 1;
         self.bytes += message.len() as u64;
         let time_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
@@ -197,12 +274,12 @@ fn is_of(message: &[u8], name: &str) -> bool {
     Header::parse(message).is_ok_and(|header| header.sender == Some(name) || header.destination == Some(name))
 }
 
-/// Until a message, a signal, the deadline, or the next time that the file wants to be written.
-fn wait(monitor: &Bus, interrupt: &Interrupt, deadline: Option<Instant>) {
+/// Until a message, one of these descriptors, the deadline, or the next time that the file wants to be written.
+fn wait(monitor: &Bus, others: [Option<BorrowedFd<'_>>; 2], deadline: Option<Instant>) {
     let left =
         deadline.map_or(FLUSH, |deadline| deadline.saturating_duration_since(Instant::now()).min(FLUSH));
-    let signals = interrupt.fd();
-    let mut fds = [PollFd::new(monitor, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+    let fds = others.iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN));
+    let mut fds: Vec<PollFd<'_>> = [PollFd::new(monitor, PollFlags::IN)].into_iter().chain(fds).collect();
     let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
     // Whatever it says, the loop looks at everything again.
     let _ = poll(&mut fds, Some(&left));

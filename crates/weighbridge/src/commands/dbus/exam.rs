@@ -148,9 +148,14 @@ fn examined(
     };
     let Some(program) = subject.program else {
         let address = subject.address.as_deref().expect("a subject without a program has an address");
-        return Ok(on(&Bus { notes: noted, ..Bus::new(address, None) }));
+        let (outcome, written) = on(&Bus { notes: noted, ..Bus::new(address, None) });
+        // Without the bus there is nothing more to examine, and what fails says nothing about it.
+        if let (Outcome::Failed(_), Err(gone)) = (&outcome, causeway_bus::client::Bus::connect(address)) {
+            return Err(Failure::new(format!("the bus is gone since {} was examined: {gone}", property.id)));
+        }
+        return Ok((outcome, written));
     };
-    let limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES };
+    let limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES, ..Limits::default() };
     let broker = Broker::start(program, &limits).map_err(Failure::of)?;
     let bus = Bus { notes: noted, ..Bus::new(broker.address(), Some(broker.pid())) };
     let (outcome, written) = on(&bus);

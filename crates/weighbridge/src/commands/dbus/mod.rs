@@ -9,6 +9,7 @@ mod ping_pong;
 mod read;
 mod replay;
 mod sections;
+mod traffic;
 mod watch;
 
 use crate::dbus_args::{Command, Dbus};

@@ -3,6 +3,7 @@
 //! One thread owns a name and answers, the other calls it, at a bounded rate. Nothing else on the bus is touched; what its policy refuses is
 //! said in a sentence.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,10 +12,16 @@ use std::time::{Duration, Instant};
 use causeway_bus::client::{Bus, Error};
 use causeway_dbus_wire::wire::{Body, Builder, Header, Kind, names};
 use serde::Serialize;
+use weighbridge_harness::machine;
+use weighbridge_record::import::{About, Import, Input};
+use weighbridge_record::{Machine, Writer};
 use weighbridge_report::{Document, Section, Table, grouped};
 use weighbridge_stats::quantile;
 
+use crate::args::typed;
+use crate::commands::look_at_host;
 use crate::dbus_args::PingPong;
+use crate::destination::cannot_create;
 use crate::{Exit, Failure, output};
 
 const PATH: &str = "/org/weighbridge/PingPong";
@@ -34,6 +41,11 @@ struct Answer {
     name: String,
     /// Calls a second at most.
     rate: u32,
+    /// The program that measured.
+    version: &'static str,
+    /// When, RFC 3339.
+    started: String,
+    machine: Machine,
     sizes: Vec<OfSize>,
 }
 
@@ -47,6 +59,8 @@ struct OfSize {
     p90_ns: f64,
     p99_ns: f64,
     most_ns: f64,
+    /// Of each call, in order.
+    times_ns: Vec<f64>,
 }
 
 /// Measures calls of each size.
@@ -57,6 +71,11 @@ pub fn ping_pong(args: &PingPong) -> Result<Exit, Failure> {
     if !names::is_bus_name(&args.name) || args.name.starts_with(':') {
         return Err(Failure::new(format!("`{}` is not a well-known name of a bus", args.name)));
     }
+    let record = args.out.as_deref().map(|out| {
+        Writer::create(out).map(|writer| (out, writer)).map_err(|error| cannot_create(out, "--out", &error))
+    });
+    let record = record.transpose()?;
+    let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut server = Bus::connect(&address).map_err(Failure::of)?;
     let mut client = Bus::connect(&address).map_err(Failure::of)?;
     own(&mut server, &args.name)?;
@@ -70,8 +89,35 @@ pub fn ping_pong(args: &PingPong) -> Result<Exit, Failure> {
     let answered = answering.join().map_err(|_| Failure::new("the answering thread panicked"))?;
     let sizes = measured.map_err(|error| refused(&args.name, &error))?;
     answered.map_err(Failure::of)?;
-    let answer = Answer { address, name: args.name.clone(), rate: args.rate, sizes };
+    let answer = Answer {
+        address,
+        name: args.name.clone(),
+        rate: args.rate,
+        version: env!("CARGO_PKG_VERSION"),
+        started,
+        machine: machine::describe(&look_at_host()?),
+        sizes,
+    };
+    if let Some((out, writer)) = record {
+        write(&answer, out, writer)?;
+    }
     output::print(output::rendered(args.format, || document(&answer), &answer)).map(|()| Exit::Fine)
+}
+
+/// Writes the record: what `weighbridge import` makes of the answer as JSON, so that there is one way from it to a record.
+fn write(answer: &Answer, out: &Path, mut writer: Writer) -> Result<(), Failure> {
+    let text = serde_json::to_string(answer).map_err(|error| Failure::new(error.to_string()))?;
+    let mut import = Import::default();
+    import.add(Input { path: out, text: &text }).map_err(|problem| Failure::new(problem.to_string()))?;
+    let about = About {
+        importer: format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+        command: typed(),
+        ..About::default()
+    };
+    let written = import.lines(&about).iter().try_for_each(|line| writer.write(line));
+    written.map_err(|error| Failure::new(format!("cannot write to `{}`: {error}", out.display())))?;
+    output::say(&format!("record: {}", out.display()));
+    Ok(())
 }
 
 /// Asks for the name: the bus decides.
@@ -132,6 +178,7 @@ fn of_size(client: &mut Bus, args: &PingPong, array_bytes: u32, pause: Duration)
         p90_ns: at(0.9),
         p99_ns: at(0.99),
         most_ns: at(1.0),
+        times_ns: times_ns.clone(),
     })
 }
 

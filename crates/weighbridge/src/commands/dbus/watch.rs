@@ -1,4 +1,4 @@
-//! `--timeline FILE` of a replay or an experiment: the messages of each connection, and what the kernel saw of the broker and of this process
+//! `--timeline FILE` of a replay, an experiment or a capture: the messages of each connection, and what the kernel saw of the broker and of this process
 //! meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
@@ -25,6 +25,8 @@ pub enum Messages<'m> {
     Replay(&'m Plan, &'m [player::Note]),
     /// Connections noted what they sent and received.
     Exam(Vec<Note>),
+    /// A monitor saw them: all roles, those of the bus and of this program among them, and the names of the messages.
+    Seen(Vec<Role>, BTreeMap<u64, String>),
 }
 
 /// A recording at work.
@@ -68,8 +70,11 @@ impl Watch {
             ));
         });
         let trace = trace.ok();
-        let mut roles = vec![role("clients and services", threads_of(std::process::id()))];
-        roles.extend((!broker.is_empty()).then(|| role("broker", broker)));
+        let mut roles = Vec::new();
+        if !matches!(messages, Messages::Seen(..)) {
+            roles.push(role("clients and services", threads_of(std::process::id())));
+            roles.extend((!broker.is_empty()).then(|| role("broker", broker)));
+        }
         let (connections, message_names) = messages.roles(ns);
         roles.extend(connections);
         let unrecorded_cpus = trace.as_ref().map_or(Vec::new(), |trace| trace.unrecorded(cpus));
@@ -93,11 +98,13 @@ impl Watch {
         });
         // What was overwritten at the beginning is not known.
         let known_from_ns = trace.and_then(|trace| trace.known_from_ns.values().max().copied());
-        let from_ns = began_ns.max(known_from_ns.unwrap_or(0)).min(to_ns);
-        if from_ns > began_ns {
-            output::warn(
-                "the time line begins late: the kernel keeps the latest events, and there were more",
-            );
+        let known_from_ns = known_from_ns.unwrap_or(0).clamp(began_ns, to_ns.max(began_ns));
+        // Messages that a monitor has seen are shown also where the kernel's events are gone.
+        let is_seen = matches!(messages, Messages::Seen(..));
+        let from_ns = if is_seen { began_ns } else { known_from_ns };
+        if known_from_ns > began_ns {
+            let what = if is_seen { "the kernel's events begin" } else { "the time line begins" };
+            output::warn(&format!("{what} late: the kernel keeps the latest events, and there were more"));
         }
         let text = chrome::trace_file(&subject, title, from_ns, to_ns).to_string();
         write_new(file, text.as_bytes())
@@ -125,6 +132,7 @@ impl Messages<'_> {
                 };
                 (plan.connections().iter().enumerate().map(of).collect(), plan.titles())
             }
+            Messages::Seen(roles, names) => (roles.clone(), names.clone()),
             Messages::Exam(notes) => {
                 let mut numbers: HashMap<(&str, &str, u32), u64> = HashMap::new();
                 // By length first, so that :1.2 stands before :1.10.

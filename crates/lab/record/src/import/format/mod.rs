@@ -10,6 +10,7 @@ mod iperf3;
 mod kernel_bench;
 mod lmbench;
 mod perf_bench;
+mod ping_pong;
 mod sockperf;
 
 use crate::import::{Foreign, Input, Problem};
@@ -27,7 +28,7 @@ pub struct Format {
 }
 
 /// All of them. The first that accepts a file reads it.
-pub const FORMATS: [Format; 11] = [
+pub const FORMATS: [Format; 12] = [
     google_benchmark::FORMAT,
     hyperfine::FORMAT,
     fio::FORMAT,
@@ -39,6 +40,7 @@ pub const FORMATS: [Format; 11] = [
     go::FORMAT,
     lmbench::FORMAT,
     kernel_bench::FORMAT,
+    ping_pong::FORMAT,
 ];
 
 /// Reads the output of whichever tool it is.
