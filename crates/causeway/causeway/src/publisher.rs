@@ -400,9 +400,15 @@ impl Publisher {
         }
     }
 
+    /// The server decided the frame of this publisher. Where it disconnects one, it says so before that.
+    #[cold]
+    fn why_evicted(&mut self) -> Error {
+        self.subscribers.why_out().filter(|why| matches!(why, Error::Refused(_))).unwrap_or(Error::Evicted)
+    }
+
     #[inline(always)]
     fn commit(&mut self, claim: Claim, label: Label) -> Result<Position> {
-        let position = self.writer.commit(claim, label)?;
+        let position = self.writer.commit(claim, label).map_err(|_| self.why_evicted())?;
         let lag_bytes_max = self.log.capacity_bytes() / 2;
         let published = Published { topic: label.topic, position, lag_bytes_max };
         self.subscribers.wake(self.log.tail(), Some(published));
@@ -439,7 +445,8 @@ impl Loan<'_> {
     /// Publishes what was written, and returns its position in the log.
     ///
     /// # Errors
-    /// [`Error::Evicted`] if this publisher was evicted meanwhile; nothing was published. For a message that is claimed only now
+    /// [`Error::Evicted`] if this publisher was evicted meanwhile, and [`Refusal::Disconnected`](crate::Refusal) if it was disconnected;
+    /// nothing was published. For a message that is claimed only now
     /// ([`Publisher::loan`]), those of [`Publisher::publish`].
     #[inline(always)]
     pub fn commit(self) -> Result<Position> {
