@@ -106,11 +106,18 @@ impl Bus {
 
     /// One part; false if there was none left.
     fn end_part(&mut self, ending: &mut Ending) -> bool {
-        let id = ending.id;
-        if ending.is_monitor && !self.is_reachable(id) {
+        if ending.is_monitor && !self.is_reachable(ending.id) {
             // It goes meanwhile.
             (ending.is_monitor, ending.is_told) = (false, false);
         }
+        self.new_monitor = ending.is_monitor.then_some(ending.id);
+        let is_left = self.take_part(ending);
+        self.new_monitor = None;
+        is_left
+    }
+
+    fn take_part(&mut self, ending: &mut Ending) -> bool {
+        let id = ending.id;
         if let Some(waiting) = self.starts.take_last_of(id) {
             self.finish_waiting(&waiting);
             self.step(ENTRY);

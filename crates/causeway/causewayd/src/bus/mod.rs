@@ -155,6 +155,8 @@ pub struct Bus {
     pub(crate) matches: Matches,
     /// The rules of monitors.
     pub(crate) monitors: Matches,
+    /// The one that is being made a monitor, while others are told that its names are gone.
+    new_monitor: Option<MemberId>,
     pub(crate) monitor_count: usize,
     calls: Calls,
     pub(crate) quota: Quota,
@@ -213,6 +215,7 @@ impl Bus {
             names: Names::default(),
             matches: Matches::default(),
             monitors: Matches::default(),
+            new_monitor: None,
             monitor_count: 0,
             calls: Calls::default(),
             starts: Starts::default(),

@@ -92,8 +92,10 @@ impl Work for Broadcast {
 }
 
 impl Bus {
-    /// Passes a message to those whose rules match, but to `except`, in this turn or behind what waits.
+    /// Passes a message to those whose rules match, but to `except`, in this turn or behind what waits. One that is being made a monitor
+    /// does not see how it loses its names.
     pub(super) fn spread(&mut self, routed: RoutedMessage<'_>, audience: Audience, except: Option<MemberId>) {
+        let except = if audience == Audience::Monitors { except.or(self.new_monitor) } else { except };
         let rules = if audience == Audience::Members { &self.matches } else { &self.monitors };
         if !rules.may_match(routed.header) {
             return;

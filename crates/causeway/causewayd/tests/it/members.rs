@@ -91,6 +91,22 @@ fn a_monitor_sees_everything_and_must_be_silent() {
     assert!(matches!(ended, Error::Closed), "{ended:?}");
 }
 
+/// It is told so once itself; what others are told of it is from before it was a monitor.
+#[test]
+fn a_new_monitor_does_not_see_how_it_loses_its_names() {
+    let bus = Broker::start();
+    let (mut monitor, mut caller) = (bus.client(), bus.client());
+    monitor.request_name("a.Name", 0).unwrap();
+    monitor.become_monitor().unwrap();
+    caller.ask_driver("NameHasOwner", text("a.Name")).unwrap();
+    let lost = std::cell::Cell::new(0);
+    let first = wait_for(&mut monitor, |header| {
+        lost.set(lost.get() + u32::from(header.member == Some("NameLost")));
+        matches!(header.member, Some("NameOwnerChanged" | "NameHasOwner"))
+    });
+    assert_eq!((header(&first).member, lost.get()), (Some("NameHasOwner"), 2));
+}
+
 #[test]
 fn limits_of_the_configuration_are_errors_to_the_one_that_reaches_them() {
     let bus = Broker::configured(
