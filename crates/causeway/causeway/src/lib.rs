@@ -98,8 +98,8 @@
 //! # Trust
 //!
 //! [`GroupOptions::publishers`] and [`GroupOptions::subscribers`] say who may join. By default these are the creator's user and
-//! root: the column `SameUser` below; any other rule is the column `Strangers`. [`GroupOptions::trust`] does not change who
-//! may join. It chooses the words on which subscribers sleep ([`Trust`]), so whether one can disturb the sleep of another.
+//! root. What then holds stands in the column `SameUser` below, and what holds with any other rule in the column `Strangers`.
+//! [`GroupOptions::trust`] does not change who may join. It chooses the words on which subscribers sleep ([`Trust`]), so whether one can disturb the sleep of another.
 //!
 //! | | `SameUser`: where only the creator's user and root may join | `Strangers`: with any other rule |
 //! |---|---|---|

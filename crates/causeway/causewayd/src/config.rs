@@ -13,7 +13,7 @@ use crate::quota::PerMember;
 use crate::users::Account;
 
 /// More brings nothing, and keeps others waiting.
-const MOST_READ_BYTES: usize = 1 << 20;
+const READ_BYTES_MAX: usize = 1 << 20;
 
 /// All settings of a bus. The default is what a configuration file starts from: nothing is allowed, nowhere is listened.
 #[derive(Clone, Debug, Default)]
@@ -152,7 +152,7 @@ impl Limits {
             "max_incomplete_connections" => self.incomplete_connections = count,
             "max_connections_per_user" => self.connections_per_user = count,
             // In dbus-daemon a constant of its source.
-            "max_bytes_read_per_iteration" => self.read_bytes = count.clamp(1, MOST_READ_BYTES),
+            "max_bytes_read_per_iteration" => self.read_bytes = count.clamp(1, READ_BYTES_MAX),
             "max_pending_service_starts" => self.service_starts = count,
             "max_names_per_connection" => self.per_member.names = number,
             "max_match_rules_per_connection" => self.per_member.matches = number,

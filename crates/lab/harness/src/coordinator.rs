@@ -174,7 +174,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The CPU time for an operation of a process that took part beside the roles, such as a broker, as the kernel counts it; with its name.
+    /// Name of the auxiliary process, such as a broker, and its CPU time per operation as the kernel counts it.
     pub fn beside_ns(&self) -> Option<(&str, f64)> {
         let counted = self.roles.iter().map(|report| &report.counted).filter(|counted| counted.ops > 0);
         let of = counted.filter_map(|counted| Some((counted.beside.as_ref()?, counted.ops))).next();

@@ -43,6 +43,7 @@ const COUNTED_OPS: usize = 0x500;
 const RUN_DEADLINE_NS: usize = 0x580;
 const SLICE: usize = 0x600;
 const PARKED: usize = 0x680;
+const SENDS_FROM_NS: usize = 0x700;
 const STEPS: usize = 0x1000;
 const PLAN: usize = STEPS + MAX_ROLES * 128;
 const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
@@ -246,6 +247,15 @@ impl Shared {
 
     pub(crate) fn set_feed_end(&self, chunks: u64) {
         self.u64(FEED_END).store(chunks + 1, Release);
+    }
+
+    /// When the sender of a transfer began, in its clock; 0 before.
+    pub(crate) fn sends_from_ns(&self) -> u64 {
+        self.u64(SENDS_FROM_NS).load(Acquire) // PAIR sends-from
+    }
+
+    pub(crate) fn set_sends_from_ns(&self, at_ns: u64) {
+        self.u64(SENDS_FROM_NS).store(at_ns, Release); // PAIR sends-from
     }
 
     pub(crate) fn verified(&self) -> u64 {

@@ -61,7 +61,7 @@ impl Stacks {
         summed(self.counts.iter().map(line))
     }
 
-    /// The profile of `case`, in time per operation, and what the kernel counts of a process beside its roles.
+    /// The profile of `case`, in time per operation, and what the kernel counts of its auxiliary process.
     pub fn profile(
         &self,
         case: &CaseId,

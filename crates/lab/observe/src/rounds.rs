@@ -18,7 +18,7 @@ pub(crate) struct Run {
     pub beside: Option<Beside>,
 }
 
-/// The CPU time for an operation of a process beside the roles, as the kernel counts it.
+/// The CPU time per operation of an auxiliary process, as the kernel counts it.
 #[derive(Clone, Debug)]
 pub(crate) struct Beside {
     pub name: String,
@@ -102,7 +102,7 @@ impl Rounds {
         Probe::ALL.into_iter().filter(is_tried).map(|probe| self.look(probe, higher_is_better)).collect()
     }
 
-    /// What the kernel counts of a process beside the roles, where there is one and samples were taken.
+    /// What the kernel counts of the auxiliary process, where there is one and samples were taken.
     pub fn beside(&self) -> Option<CountedBeside> {
         let [unobserved, sampled] = &self.beside;
         let pair = |(round, sampled): (&u32, &Beside)| Some((unobserved.get(round)?.ns, sampled.ns));

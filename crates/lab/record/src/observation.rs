@@ -99,7 +99,7 @@ pub struct Profile {
     pub symbols_hidden: Option<String>,
     /// Time by role, in user mode and in the kernel.
     pub parts: Vec<ProfilePart>,
-    /// What the kernel counts of a process beside the roles, such as a broker: its part should come to it.
+    /// What the kernel counts of the auxiliary process, such as a broker: its part should come to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<CountedBeside>,
     /// Time by function, the longest first.
@@ -137,7 +137,7 @@ pub struct ProfilePart {
     pub kernel_ns: f64,
 }
 
-/// The CPU time of a process beside the roles as the kernel counts it, with and without samples.
+/// The CPU time of an auxiliary process as the kernel counts it, with and without samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CountedBeside {
     /// The process, by its name among the parts.

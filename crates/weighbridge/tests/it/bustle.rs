@@ -11,7 +11,8 @@ use causeway_testkit::skipped;
 use serde_json::Value;
 
 use crate::captures::{Random, Scribe, to_driver};
-use crate::dbus::{Bus, output};
+use crate::dbus::output;
+use crate::dbus_live::Bus;
 use crate::folder;
 
 /// Messages of the made capture that is replayed on the bus; `BUSTLE_MESSAGES` is another number.

@@ -8,6 +8,7 @@ mod check;
 mod compare;
 mod conditions;
 mod dbus;
+mod dbus_live;
 mod death;
 mod disk;
 mod documents;

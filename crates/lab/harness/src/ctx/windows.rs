@@ -116,16 +116,21 @@ impl Ctx<'_> {
         Ok(())
     }
 
-    /// Receives `ops` messages, whose sending begins at the barrier that all roles leave together: the time from there to the last of
-    /// them is the one sample of the run. The role ends with [`Ctx::end_leading`].
+    /// Receives `ops` messages that [`Ctx::feed_once`] sends: the time from the beginning of its sending to the last of them here is the
+    /// one sample of the run. The role ends with [`Ctx::end_leading`].
     pub fn drain_once(&mut self, ops: u64, mut work: impl Work, expect: impl Expect) -> io::Result<()> {
         self.barrier()?;
-        let start_ns = self.now_ns();
         self.begin_counting()?;
         let before = ThreadCounters::read();
-        let batch = Batch { first: 0, ops };
+        let (batch, ready_ns) = (Batch { first: 0, ops }, self.now_ns());
         let tally = work(batch)?;
-        let elapsed_ns = self.now_ns() - start_ns;
+        let end_ns = self.now_ns();
+        // What only pretends to receive may end before anything is sent.
+        let start_ns = match self.shared.sends_from_ns() {
+            1.. if tally.bytes > 0 => self.shared.sends_from_ns(),
+            _ => ready_ns,
+        };
+        let elapsed_ns = end_ns - start_ns;
         let spent = ThreadCounters::read().since(&before);
         check(batch, tally, expect(batch))?;
         self.count_batch(ops, tally);
@@ -141,6 +146,7 @@ impl Ctx<'_> {
         self.barrier()?;
         self.begin_counting()?;
         let before = ThreadCounters::read();
+        self.shared.set_sends_from_ns(self.now_ns());
         work(Batch { first: 0, ops })?;
         self.count_sample(ops, ThreadCounters::read().since(&before).cpu_ns, 0);
         self.count(ops, 0);

@@ -43,7 +43,7 @@ pub struct Context<'a> {
 /// The sections of a file; none where there is nothing to show.
 type Make = fn(&Context<'_>) -> Vec<Section>;
 
-// A report is the machine and one of these: the first three in a row for what was measured, the last for explanations alone. What
+// A report is the machine and one of these: the first three in a row for what was measured, behind the answers; the last for explanations alone. What
 // compares shows the few sections that `document` names.
 
 const BEFORE_FIGURES: &[Make] = &[
@@ -73,22 +73,22 @@ pub fn document(report: &Report) -> Document {
     let matrices = matrices(report);
     let looks = Looks::new(&matrices);
     let cx = Context { report, matrices, looks };
+    const ANSWERS: &[Make] = &[answers::sections];
+    const MACHINE: &[Make] = &[machine::sections];
     let shown = if report.is_compared {
-        vec![baseline::sections as Make]
+        [MACHINE, &[baseline::sections]].concat()
     } else if !report.functions_compared.is_empty() {
-        vec![functions::sections as Make]
+        [MACHINE, &[functions::sections]].concat()
     } else if report.cases.is_empty() && is_explained(report) {
-        OF_EXPLAIN.to_vec()
+        [MACHINE, OF_EXPLAIN].concat()
     } else if report.cases.is_empty() && !report.verdicts.is_empty() {
-        vec![compare::sections as Make, remarks::sections]
+        [MACHINE, &[compare::sections, remarks::sections]].concat()
+    } else if report.checks.is_empty() {
+        [ANSWERS, MACHINE, BEFORE_FIGURES, FIGURES, AFTER_FIGURES].concat()
     } else {
-        let figures = if report.checks.is_empty() { FIGURES } else { &[] };
-        [BEFORE_FIGURES, figures, AFTER_FIGURES].concat()
+        [MACHINE, BEFORE_FIGURES, AFTER_FIGURES].concat()
     };
-    let is_answered = shown.iter().any(|make| std::ptr::fn_addr_eq(*make, findings::sections as Make));
-    let first =
-        is_answered.then_some(answers::sections as Make).into_iter().chain([machine::sections as Make]);
-    let sections = first.chain(shown).flat_map(|make| make(&cx));
+    let sections = shown.into_iter().flat_map(|make| make(&cx));
     Document { title: title(report), warnings: notes::warnings(report), sections: sections.collect() }
 }
 

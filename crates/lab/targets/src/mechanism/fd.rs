@@ -16,7 +16,6 @@ pub(crate) const WAITS: &[Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::
 pub(crate) struct Reader {
     fd: OwnedFd,
     way: Way,
-    metadata: Option<Metadata>,
 }
 
 enum Way {
@@ -25,6 +24,8 @@ enum Way {
     Epoll(OwnedFd),
     Uring(Ring),
     Spin,
+    /// In another way, and with what the kernel tells of each message.
+    Asking(Box<(Way, Metadata)>),
 }
 
 impl Reader {
@@ -44,7 +45,7 @@ impl Reader {
                 Way::Spin
             }
         };
-        Ok(Reader { fd, way, metadata: None })
+        Ok(Reader { fd, way })
     }
 
     /// One call that takes something, after waiting for it. Only what `call` does differs from one kind of descriptor to
@@ -56,11 +57,11 @@ impl Reader {
 
     #[inline]
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Reader { fd, way, metadata } = self;
-        match (way, metadata) {
-            (Way::Uring(ring), _) => ring.read(fd, buffer),
-            (way, None) => way.wait_and(fd.as_raw_fd(), |fd| sys::read(&fd, buffer)),
-            (way, Some(metadata)) => way.wait_and(fd.as_raw_fd(), |fd| metadata.receive(fd, buffer, 0)),
+        let Reader { fd, way } = self;
+        match way {
+            Way::Uring(ring) => ring.read(fd, buffer),
+            Way::Asking(asking) => asking.0.wait_and(fd.as_raw_fd(), |fd| asking.1.receive(fd, buffer, 0)),
+            way => way.wait_and(fd.as_raw_fd(), |fd| sys::read(&fd, buffer)),
         }
     }
 
@@ -68,12 +69,14 @@ impl Reader {
     /// message needs a buffer of one byte: a socket that is asked for nothing gives nothing, without waiting.
     #[inline]
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Reader { fd, way, metadata } = self;
         const WHOLE: libc::c_int = libc::MSG_TRUNC;
-        match (way, metadata) {
-            (Way::Uring(ring), _) => ring.recv(fd, buffer, WHOLE),
-            (way, None) => way.wait_and(fd.as_raw_fd(), |fd| sys::recv(&fd, buffer, WHOLE)),
-            (way, Some(metadata)) => way.wait_and(fd.as_raw_fd(), |fd| metadata.receive(fd, buffer, WHOLE)),
+        let Reader { fd, way } = self;
+        match way {
+            Way::Uring(ring) => ring.recv(fd, buffer, WHOLE),
+            Way::Asking(asking) => {
+                asking.0.wait_and(fd.as_raw_fd(), |fd| asking.1.receive(fd, buffer, WHOLE))
+            }
+            way => way.wait_and(fd.as_raw_fd(), |fd| sys::recv(&fd, buffer, WHOLE)),
         }
     }
 }
@@ -83,7 +86,7 @@ impl Way {
     fn wait_and(&mut self, fd: RawFd, mut call: impl FnMut(RawFd) -> io::Result<usize>) -> io::Result<usize> {
         loop {
             match self {
-                Way::Block | Way::Spin | Way::Uring(_) => {}
+                Way::Block | Way::Spin | Way::Uring(_) | Way::Asking(_) => {}
                 Way::Poll => poll_one(fd, libc::POLLIN)?,
                 Way::Epoll(set) => {
                     let _ = sys::epoll_wait(set, &mut [libc::epoll_event { events: 0, u64: 0 }])?;
@@ -181,7 +184,10 @@ impl Line {
     /// The same of a case whose receivers may ask for metadata.
     pub(super) fn take_socket_asking(resources: &mut EndResources, params: &CaseParams) -> io::Result<Line> {
         let mut line = Line::take_socket(resources, params.wait)?;
-        line.reader.metadata = Metadata::of(params);
+        if let Some(metadata) = Metadata::of(params) {
+            let way = std::mem::replace(&mut line.reader.way, Way::Block);
+            line.reader.way = Way::Asking(Box::new((way, metadata)));
+        }
         Ok(line)
     }
 }
@@ -245,7 +251,7 @@ impl Transport for ByteStream {
     fn facts(&self) -> io::Result<Facts> {
         let mut facts = (self.facts)(self.line.writer.fd())?;
         // The kernel counts these bytes and calls for each role, unless io_uring makes them or they are calls of sockets.
-        if !matches!(self.line.reader.way, Way::Uring(_)) && self.line.reader.metadata.is_none() {
+        if !matches!(self.line.reader.way, Way::Uring(_) | Way::Asking(_)) {
             facts.insert(MOVED_BY.into(), "read and write".into());
         }
         Ok(facts)
