@@ -127,7 +127,7 @@ refusals! {
     LogsHeld = 15: "so many earlier logs are not read to their end that no further one begins; let the subscribers read, or \
         end the one that does not (Group::disconnect), and try again";
     Disconnected = 16: "it has disconnected this publisher (Group::disconnect_publisher, or one that published faster than \
-        GroupOptions::publisher_rate_max allows); publish less, and join again";
+        GroupOptions::publisher_rate_max allows, which is not admitted again before time has made up for it); publish less, and join again";
 }
 
 impl Error {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use causeway_os::socket::{Credentials, peer_credentials, peer_security_label, seqpacket_pair};
 
 use crate::error::{Error, Refusal, Result};
-use crate::options::{GroupOptions, SubscribeOptions};
+use crate::options::{GroupOptions, OverRate, SubscribeOptions};
 use crate::publisher::Publisher;
 use crate::request::Request;
 use crate::serve::{Host, Origin, Report, absolute, connect_to};
@@ -230,6 +230,17 @@ impl Group {
         self.host()?.disconnect_publisher(publisher)
     }
 
+    /// Tells of each publisher that has published more than [`GroupOptions::publisher_rate_max`] allows: when it is disconnected, or when
+    /// it has left before that. Up to 64 wait to be taken; further ones are not told. A second call replaces the first.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if this process joined the group and did not create it.
+    pub fn over_rate(&self) -> Result<std::sync::mpsc::Receiver<OverRate>> {
+        let (told, over_rate) = std::sync::mpsc::sync_channel(OVER_RATE_MAX);
+        self.host()?.state().publishers.rates.tell(told);
+        Ok(over_rate)
+    }
+
     /// Gives the group a log of another size: a power of two from 4 KiB to 1 GiB. Publishers go on in the new log, subscribers after
     /// the last message of the old one. No message is lost or repeated, and positions go on.
     ///
@@ -319,6 +330,9 @@ impl ServerIdentity {
 /// How long a publisher that joins late waits for subscribers to read earlier logs, and how long between two attempts.
 const LOGS_HELD_TIME: Duration = Duration::from_secs(2);
 const LOGS_HELD_PAUSE: Duration = Duration::from_millis(5);
+
+/// Publishers over their rate that nobody has taken notice of.
+const OVER_RATE_MAX: usize = 64;
 
 /// How often a process that is too slow to send its request within a second tries again.
 const ATTEMPTS_MAX: u32 = 5;

@@ -204,7 +204,7 @@ pub use {
         SealedBuffer, SealedPayload,
     },
     message::{Message, MessageOf, OwnedMessage, Received},
-    options::{Access, GroupOptions, Policy, SubscribeOptions},
+    options::{Access, GroupOptions, OverRate, Policy, SubscribeOptions},
     outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError},
     publisher::{Loan, Publisher},
     serve::{PublisherReport, Report, SubscriberReport},

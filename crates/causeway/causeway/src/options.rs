@@ -243,10 +243,14 @@ impl GroupOptions {
         self
     }
 
-    /// Limits each publisher of another process to so many messages a second, and implies [`GroupOptions::late_publishers`]. The server
-    /// looks once a second; who has published more since it last looked is disconnected
-    /// ([`Group::disconnect_publisher`](crate::Group::disconnect_publisher)), and all others go on. It counts what the publisher's
-    /// library counts: a limit for programs that say too much, and not for one that breaks the protocol.
+    /// Limits each publisher of another process to so many messages a second, and implies [`GroupOptions::late_publishers`]. What a
+    /// second allows may come at once. Nothing keeps a publisher from publishing more: the server looks ten times a second and when it
+    /// leaves, and disconnects who has published too much ([`Group::disconnect_publisher`](crate::Group::disconnect_publisher)); all
+    /// others go on. Its process cannot join as a publisher until time has made up for that, if the process is still the same one, came by
+    /// the path of the group, and is in this PID namespace. [`Group::over_rate`](crate::Group::over_rate) tells of each.
+    ///
+    /// The server counts what the publisher's library counts: a limit for programs that say too much, and not for one that breaks the
+    /// protocol or starts a new process for each burst.
     pub fn publisher_rate_max(self, messages_per_s: u64) -> GroupOptions {
         GroupOptions { publisher_rate_max: messages_per_s, ..self.late_publishers() }
     }
@@ -290,6 +294,22 @@ impl GroupOptions {
         self.most_patient_for_others = policy;
         self
     }
+}
+
+/// A publisher that has published more than [`GroupOptions::publisher_rate_max`] allows: see [`Group::over_rate`](crate::Group::over_rate).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OverRate {
+    /// Its number: [`Publisher::id`](crate::Publisher::id).
+    pub publisher: u8,
+    /// Its process, as the server sees it; 0 if that is in another PID namespace.
+    pub pid: u32,
+    /// Its user, as the server sees it.
+    pub uid: u32,
+    /// Messages beyond what it may have published.
+    pub excess: u64,
+    /// Whether it is there, and is disconnected; otherwise it had left.
+    pub is_there: bool,
 }
 
 /// The properties of a new subscriber.

@@ -9,14 +9,14 @@ mod bus;
 mod failure;
 mod help;
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use causeway::{
-    Access, Error, Group, GroupOptions, Policy, Received, Report, SubscribeOptions, TryPublishError,
-    TryRecvError,
+    Access, Error, Group, GroupOptions, OverRate, Policy, Received, Report, SubscribeOptions,
+    TryPublishError, TryRecvError,
 };
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -37,12 +37,15 @@ enum Command {
         /// Where to make the socket.
         socket: PathBuf,
         /// Number of publishers; subscribers wait until all of them have joined.
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
         publishers: u32,
         /// Let publishers join at any time. Subscribers wait for none of them, and get all that is published until the server ends.
         #[arg(long, conflicts_with = "publishers")]
         late_publishers: bool,
-        /// Disconnect a publisher of more than so many messages a second; the others go on.
+        /// Disconnect a publisher of more than so many messages a second, and say so; the others go on.
+        ///
+        /// What a second allows may come at once. The server looks ten times a second and when a publisher leaves, and what was published before
+        /// is received. A process that has published too much is refused until time has made up for it; a new process is a new publisher.
         #[arg(long, value_name = "MESSAGES_PER_S", requires = "late_publishers", value_parser = clap::value_parser!(u64).range(1..))]
         publisher_rate_max: Option<u64>,
         /// Size of the log in bytes: a power of two from 4096 to 1073741824.
@@ -170,7 +173,8 @@ fn serve(socket: PathBuf, publishers: Publishers, capacity: u64, subscribers: Us
     };
     let options = GroupOptions::new().capacity_bytes(capacity).subscribers(subscribers);
     let (options, whom) = match publishers {
-        Publishers::Number(count) => (options.remote_publishers(count.max(1)), format!("{count} publishers")),
+        Publishers::Number(1) => (options.remote_publishers(1), "one publisher".to_owned()),
+        Publishers::Number(count) => (options.remote_publishers(count), format!("{count} publishers")),
         Publishers::AtAnyTime { rate_max: None } => {
             (options.late_publishers(), "publishers that join at any time".to_owned())
         }
@@ -185,9 +189,20 @@ fn serve(socket: PathBuf, publishers: Publishers, capacity: u64, subscribers: Us
     let group = Group::create(&socket.display().to_string(), options)?;
     group.serve_at(&socket)?;
     eprintln!("serving {} for {whom}; interrupt to end", socket.display());
+    let over_rate = group.over_rate()?;
+    // It ends with the group.
+    std::thread::spawn(move || over_rate.iter().for_each(|one| eprintln!("causeway: {}", told(one))));
     use std::os::fd::AsFd;
     causeway_os::process::poll(&[signals.as_fd()], None)?;
     Ok(())
+}
+
+/// Who was over its rate, and what comes of that.
+fn told(OverRate { publisher, pid, uid, excess, is_there, .. }: OverRate) -> String {
+    let what_comes = if is_there { "it is disconnected" } else { "it has left" };
+    format!(
+        "publisher {publisher} (process {pid} of user {uid}) has published {excess} messages too many; {what_comes}"
+    )
 }
 
 /// Numbers of the signals that end a service; the same on all architectures of Linux.
@@ -199,8 +214,8 @@ fn publish(socket: PathBuf, drop: bool, subscribers: u32) -> Result<(), Failure>
     // Without a limit of time: who asks for it may interrupt it.
     let _ = publisher.wait_for_subscribers(subscribers, None)?;
     let mut dropped = 0u64;
-    for line in io::stdin().lock().split(b'\n') {
-        let line = line?;
+    let (mut input, mut line) = (io::stdin().lock(), Vec::new());
+    while read_line(&mut input, &mut line, publisher.payload_bytes_max())? {
         if !drop {
             publisher.publish(&line)?;
             continue;
@@ -216,6 +231,22 @@ fn publish(socket: PathBuf, drop: bool, subscribers: u32) -> Result<(), Failure>
         eprintln!("causeway: {dropped} lines were dropped because the log was full");
     }
     Ok(())
+}
+
+/// Reads a line, without its end. Of one that is longer than any message of the group no more is kept.
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>, bytes_max: usize) -> Result<bool, Failure> {
+    line.clear();
+    input.take(bytes_max as u64 + 1).read_until(b'\n', line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() > bytes_max {
+        return Err(Failure::Failed(format!(
+            "a line is longer than {bytes_max} bytes, the longest payload of this group; create it with a larger log (serve --capacity)"
+        )));
+    } else if line.is_empty() {
+        return Ok(false);
+    }
+    Ok(true)
 }
 
 fn subscribe(socket: PathBuf, policy: Behind, oldest: bool, verbose: bool) -> Result<(), Failure> {

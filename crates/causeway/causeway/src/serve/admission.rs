@@ -35,6 +35,8 @@ impl State {
     pub fn grant_publisher(&mut self, token: u64) -> Answer {
         let connection = self.connections.get(token)?;
         connection.check(&self.options.publishers)?;
+        self.check_allowance(token)?;
+        let connection = self.connections.get(token)?;
         let (local, ended) = (connection.local, self.pages.has_ended());
         let status = self.pages.status.words();
         let taken = status.publishers.load(Ordering::Relaxed) | self.joiners();
@@ -75,6 +77,7 @@ impl State {
             status.local_publishers.fetch_or(1 << slot, Ordering::Relaxed);
         }
         status.publishers.fetch_or(1 << slot, Ordering::Release);
+        self.begin_to_count(token, slot);
         Ok(())
     }
 

@@ -49,7 +49,8 @@ pub struct Connections {
 #[derive(Debug)]
 pub struct Connection {
     pub socket: Arc<ForeignSocket>,
-    pidfd: Option<OwnedFd>,
+    /// Its process, if it connected by itself.
+    pub pidfd: Option<OwnedFd>,
     pub peer: Credentials,
     pub local: bool,
     /// Whose share of the places this connection takes; `None` for this process, its user and root.

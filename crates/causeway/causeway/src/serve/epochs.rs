@@ -311,6 +311,8 @@ impl State {
     }
 
     fn admit_late_publisher(&mut self, token: u64, slot: u8) {
+        // Before it is told, for it may publish at once.
+        self.begin_to_count(token, slot);
         let Ok(connection) = self.connections.get_mut(token) else { return };
         let _ = connection.send(Message::new(Op::Granted, &[u32::from(slot)]), &[]);
         connection.limit_unread();

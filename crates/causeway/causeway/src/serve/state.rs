@@ -1,7 +1,7 @@
 //! The state of a server, and what it does with each request. How a peer becomes a publisher or a subscriber is in
 //! [`admission`](super::admission), how one log follows another in [`epochs`](super::epochs).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,7 @@ use super::first::Held;
 use super::logs::Logs;
 use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
+use super::rates::Rates;
 use super::report::{PublisherReport, Report, SubscriberReport};
 use super::subscribers::{Subscribers, is_demoted};
 use crate::error::{Error, Refusal, Result};
@@ -72,18 +73,9 @@ pub struct Publishers {
     pub leaving: BTreeSet<u64>,
     /// The slots of those that are to be left out of the next log and then disconnected, a bit each.
     pub outcasts: u64,
-    /// How much each has published, where that is limited.
     pub rates: Rates,
     /// The last that joined, while subscribers that waited for it find their places.
     pub held: Option<Held>,
-}
-
-/// What the publishers had published when the server last looked.
-#[derive(Debug, Default)]
-pub struct Rates {
-    pub looked: Option<Instant>,
-    /// By connection, and so by publisher: the next one in a slot has another.
-    pub published: BTreeMap<u64, u64>,
 }
 
 impl GroupPages {
@@ -404,11 +396,12 @@ impl State {
 
     /// Removes a peer whose connection has ended or whose process has died.
     pub fn disconnect(&mut self, token: u64) {
-        let Some(connection) = self.connections.remove(token) else { return };
+        let Some(mut connection) = self.connections.remove(token) else { return };
         self.subscribers.waiting.retain(|(waiting, _)| *waiting != token);
         match connection.role {
             Role::Client | Role::Waiting => {}
             Role::Publisher { slot, .. } => {
+                self.end_count(token, slot, &mut connection);
                 if !self.publishers.leaving.remove(&token) {
                     self.pages.status.words().killed_publishers.fetch_add(1, Ordering::Relaxed);
                 }

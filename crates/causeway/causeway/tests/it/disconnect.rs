@@ -19,7 +19,11 @@ fn publish_without_end(socket: &Path, pause_us: u64) {
 }
 
 /// What the processes of these tests do.
-pub const ROLES: &[(&str, Role)] = &[("publish-without-end", publish_without_end)];
+pub const ROLES: &[(&str, Role)] = &[
+    ("publish-without-end", publish_without_end),
+    ("publish-and-leave", publish_and_leave),
+    ("leave-over-the-rate", leave_over_the_rate),
+];
 
 #[track_caller]
 fn assert_disconnected(error: &Error) {
@@ -166,4 +170,35 @@ fn publishers_that_cannot_be_disconnected_are_refused_with_the_reason() {
     let fixed = group(GroupOptions::new().remote_publishers(2));
     let [first, _second] = [(); 2].map(|()| invited(&fixed));
     assert!(why(&fixed, first.id()).contains("late_publishers"));
+}
+
+/// Publishes so many messages at once, and leaves, unless it is told before that that it was disconnected.
+fn publish_and_leave(socket: &Path, messages: u64) {
+    let mut publisher = join(socket).publisher().unwrap();
+    if let Some(error) = (0..messages).find_map(|number| publisher.publish(&numbered(number)).err()) {
+        assert_disconnected(&error);
+    }
+}
+
+/// Publishes more than a hundred messages at once, leaves, and joins again until it may.
+fn leave_over_the_rate(socket: &Path, messages: u64) {
+    publish_and_leave(socket, messages);
+    assert_disconnected(&join(socket).publisher().unwrap_err());
+    eventually("it may never join again", || join(socket).publisher().is_ok());
+}
+
+/// Before, one that left before the server had looked twice was not counted, and a process could go on so.
+#[test]
+fn who_leaves_over_its_rate_is_told_of_and_joins_again_when_time_has_made_up_for_it() {
+    let (_folder, socket, group) = served(small().publisher_rate_max(100));
+    let over_rate = group.over_rate().unwrap();
+    let mut spammer = Peer::start("leave-over-the-rate", &socket, 300);
+    let pid = spammer.pid() as u32;
+    let told = over_rate.recv_timeout(LONG).expect("nobody is told");
+    assert!((told.pid, told.excess > 0) == (pid, true), "{told:?}");
+    spammer.succeed();
+    // What a second allows may come at once, and another process is another publisher.
+    let mut modest = Peer::start("publish-and-leave", &socket, 100);
+    modest.succeed();
+    assert_eq!(over_rate.try_iter().filter(|told| told.pid != pid).count(), 0);
 }

@@ -137,6 +137,7 @@ fn a_publisher_of_too_many_messages_is_disconnected_and_others_are_received() {
     let mut lines = spammer.stdin.take().unwrap();
     // Until the command has ended.
     while lines.write_all(&b"spam\n".repeat(1000)).is_ok() {}
+    let spammer_pid = spammer.id();
     let why = complaint(spammer.wait_with_output().unwrap());
     assert!(why.contains("has disconnected this publisher"), "{why}");
     let subscriber = served.run("subscribe");
@@ -146,6 +147,27 @@ fn a_publisher_of_too_many_messages_is_disconnected_and_others_are_received() {
     kill("TERM", served.server.pid());
     assert!(served.server.wait().success());
     assert_eq!(output_of(subscriber), "one\ntwo\n");
+    let said = std::io::read_to_string(served.server.0.stderr.take().unwrap()).unwrap();
+    let about = format!("(process {spammer_pid} of user ");
+    assert!(said.lines().any(|line| line.contains(&about) && line.contains("it is disconnected")), "{said}");
+    assert_eq!(said.matches("messages too many").count(), 1, "{said}");
+}
+
+/// Before, all of it was read into memory, and there was no end of it.
+#[test]
+fn a_line_longer_than_any_message_of_the_group_is_refused_before_its_end_is_read() {
+    let served = Served::start(&["--capacity", "65536"]);
+    let mut publisher = served.run("publish");
+    let mut line = publisher.stdin.take().unwrap();
+    line.write_all(&[b'x'; 16384]).unwrap();
+    line.write_all(b"\n").unwrap();
+    // Without an end; its input stays open.
+    let _ = line.write_all(&[b'y'; 20000]);
+    eventually("it waits for the end of the line", || publisher.try_wait().unwrap().is_some());
+    let why = complaint(publisher.wait_with_output().unwrap());
+    assert!(why.contains("a line is longer than 16384 bytes"), "{why}");
+    assert_eq!(served.report().messages, 1);
+    drop(line);
 }
 
 #[test]
@@ -158,6 +180,9 @@ fn wrong_flags_are_exit_code_two_and_what_fails_is_three_and_both_say_so() {
         (2, &["subscribe", socket, "--policy", "hasty"], "hasty"),
         (3, &["serve", socket, "--capacity", "5000"], "5000"),
         (2, &["serve", socket, "--publishers", "many"], "many"),
+        (2, &["serve", socket, "--publishers", "0"], "1..=64"),
+        (2, &["serve", socket, "--publishers", "65"], "1..=64"),
+        (3, &["serve", "/nonexistent/group"], "the folder of /nonexistent/group does not exist"),
         (2, &["serve", socket, "--publisher-rate-max", "9"], "--late-publishers"),
         (2, &["gossip", socket], "gossip"),
         (3, &["subscribe", "/nonexistent/group"], "/nonexistent/group"),
