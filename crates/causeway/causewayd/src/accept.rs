@@ -9,10 +9,13 @@ use causeway_dbus_wire::wire::{Header, Kind};
 
 use crate::bus::{Bus, DRIVER, RoutedMessage};
 use crate::connection::Incoming;
-use crate::driver;
 use crate::end::End;
 use crate::member::{MemberId, Stage};
 use crate::message::{LazyArgs, Message};
+use crate::{driver, error};
+
+/// The specification has receivers ignore such a message; its sender is told, as by dbus-daemon.
+const UNKNOWN_TYPE: &str = "the bus passes no messages of an unknown type";
 
 impl Bus {
     /// A member has sent a message. If that was Hello, it has another number from now on.
@@ -43,8 +46,10 @@ impl Bus {
             Some(Stage::New) if header.destination != Some(DRIVER) => {
                 End::Protocol("it sent a message before Hello".into())
             }
-            // A type of the future: the specification has it ignored.
-            _ if matches!(header.kind, Kind::Other(_)) => return false,
+            _ if matches!(header.kind, Kind::Other(_)) => {
+                self.refuse(from, header, error::ACCESS_DENIED, UNKNOWN_TYPE);
+                return false;
+            }
             _ => match self.config.limits.check_message(0, header.unix_fds) {
                 Ok(()) => return true,
                 Err(limit) => End::Limit(limit),

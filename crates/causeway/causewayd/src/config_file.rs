@@ -10,10 +10,13 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::config::{Config, session_service_dirs};
 use crate::policy_file;
+use crate::text_file;
 use crate::users::Account;
 
 /// Files that include each other this deep include themselves.
 const DEPTH_MAX: usize = 32;
+/// The longest file; all of a distribution together are far shorter.
+const BYTES_MAX: u64 = 4 << 20;
 const SYSTEM_SERVICE_DIRS: &[&str] = &[
     "/usr/local/share/dbus-1/system-services",
     "/usr/share/dbus-1/system-services",
@@ -50,7 +53,7 @@ fn read_into(config: &mut Config, file: &Path, depth: usize) -> Result<(), BadCo
     if depth > DEPTH_MAX {
         return Err(bad("it includes itself".into()));
     }
-    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
+    let text = text_file::read(file, BYTES_MAX).map_err(|error| bad(error.to_string()))?;
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     let document = Document::parse_with_options(&text, options).map_err(|error| bad(error.to_string()))?;
     let root = document.root_element();
@@ -197,6 +200,8 @@ mod tests {
         for (text, why) in [
             ("<include>none.conf</include>", "No such file"),
             ("<include>bus.conf</include>", "it includes itself"),
+            ("<include>/dev/zero</include>", "it is not a regular file"),
+            ("<include>.</include>", "it is not a regular file"),
             ("<policy at_console='true'><allow own='*'/></policy>", "at_console is not supported"),
         ] {
             let said = config(text).unwrap_err();

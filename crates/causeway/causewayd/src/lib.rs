@@ -21,7 +21,8 @@
 //! | `pool`, `blocking` | threads for what may wait: files that are read, programs that are started |
 //! | `metrics` | OpenMetrics, by a thread of their own |
 //! | `serve` | the loop that joins all, clients and native members |
-//! | [`args`], `config`, [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
+//! | [`args`], `config`, [`config_file`], `policy_file`, `service_file`, `text_file`, `users` | what it is told |
+//! | `pid_file` | the file with the number of its process |
 //! | [`native_path`] | where a session serves native members |
 //! | [`alone`](serve_alone), [`background`] | a bus in a thread of a program; one that goes on in the background |
 
@@ -52,6 +53,7 @@ mod message;
 mod metrics;
 mod names;
 pub mod native_path;
+mod pid_file;
 mod policy;
 mod policy_file;
 mod pool;
@@ -60,6 +62,7 @@ mod report;
 mod serve;
 mod service_file;
 pub mod systemd;
+mod text_file;
 mod users;
 
 pub use alone::serve_alone;
@@ -68,4 +71,5 @@ pub use children::Children;
 pub use config::{Config, make_transient_service_dir};
 pub use listen::{Listener, NativePlace, new_guid};
 pub use metrics::Endpoint as MetricsEndpoint;
+pub use pid_file::PidFile;
 pub use serve::Server;

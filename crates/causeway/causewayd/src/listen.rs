@@ -141,6 +141,15 @@ impl Place {
                 "unsupported address `{address}`; use unix:path=PATH, unix:abstract=NAME, unix:tmpdir=FOLDER, unix:dir=FOLDER, unix:runtime=yes or systemd:"
             ));
         };
+        let is_place = |pair: &&str| {
+            let key = pair.split_once('=').map(|(key, _)| key);
+            matches!(key, Some("path" | "abstract" | "dir" | "tmpdir" | "runtime"))
+        };
+        if keys.split(',').filter(is_place).count() > 1 {
+            return Err(format!(
+                "the address `{address}` names several sockets; use one of path, abstract, dir, tmpdir and runtime, and `;` between addresses"
+            ));
+        }
         for pair in keys.split(',') {
             let Some((key, value)) = pair.split_once('=') else { continue };
             let value = unescaped(value).ok_or_else(|| format!("invalid escape in `{value}`"))?;
@@ -210,7 +219,9 @@ mod tests {
         assert!(
             matches!(Place::parse("unix:tmpdir=/tmp"), Ok(Place::Abstract(name)) if name.starts_with(b"/tmp/dbus-"))
         );
-        for bad in ["tcp:host=localhost", "unix:", "unix:path=%zz", "unix:runtime=no"] {
+        for bad in
+            ["tcp:host=localhost", "unix:", "unix:path=%zz", "unix:runtime=no", "unix:path=/a,abstract=b"]
+        {
             assert!(Place::parse(bad).is_err(), "{bad}");
         }
     }

@@ -3,7 +3,7 @@
 //! A line that would have to wait is dropped, and so are lines of a flood, whose number is said: a client must not be
 //! able to stop the bus by what is said about it.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -20,10 +20,13 @@ const BYTES_MAX: usize = 4096;
 const PRIORITY: u32 = 3 << 3 | 4;
 
 static TO_SYSTEM: AtomicBool = AtomicBool::new(false);
+/// Does the bus serve? Until then who has started it sees at standard error why it does not.
+static SERVES: AtomicBool = AtomicBool::new(false);
 /// Are lines left out of which nobody was told yet? So that each turn of the loop can ask at no cost.
 static OMITS: AtomicBool = AtomicBool::new(false);
 
-/// From now on lines go to the system's log and not to standard error; that a bug has ended a thread is said at both.
+/// From now on lines go to the system's log, and to standard error only until the bus [`serves`], where there is no such log, and where a bug has
+/// ended a thread.
 pub fn to_system() {
     // Relaxed: nothing else depends on it.
     if !TO_SYSTEM.swap(true, Ordering::Relaxed) {
@@ -33,6 +36,12 @@ pub fn to_system() {
             before(bug);
         }));
     }
+}
+
+/// The bus serves: what is said from now on is for the log alone.
+pub fn serves() {
+    // Relaxed: nothing else depends on it.
+    SERVES.store(true, Ordering::Relaxed);
 }
 
 /// Says a line, if it can be said now.
@@ -54,12 +63,15 @@ pub fn log(line: &str) {
 fn say(line: &str) {
     if TO_SYSTEM.load(Ordering::Relaxed) {
         let text = format!("<{PRIORITY}>causewayd[{}]: {line}", std::process::id());
-        // Without a system's log there is nowhere to say so.
-        let _ = UnixDatagram::unbound().and_then(|socket| {
+        let sent = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;
             socket.send_to(text.as_bytes(), "/dev/log")
         });
-        return;
+        // A log that is full loses the line; one that is not there has never had any.
+        let is_there = sent.err().is_none_or(|error| error.kind() == ErrorKind::WouldBlock);
+        if is_there && SERVES.load(Ordering::Relaxed) {
+            return;
+        }
     }
     let mut text = format!("causewayd: {line}\n").into_bytes();
     text.truncate(BYTES_MAX);

@@ -11,7 +11,7 @@ use clap::Parser;
 use causeway_bus::AuthorityOptions;
 use causewayd::args::{self, Args};
 use causewayd::log::log;
-use causewayd::{Bus, Children, Config, Listener, MetricsEndpoint, NativePlace, Server};
+use causewayd::{Bus, Children, Config, Listener, MetricsEndpoint, NativePlace, PidFile, Server};
 use causewayd::{background, config_file, driver, launch, log, native_path, new_guid, systemd};
 
 const SESSION_CONFIG: &str = "/usr/share/dbus-1/session.conf";
@@ -98,6 +98,7 @@ fn run(args: &Args) -> Result<(), String> {
     if args.detached {
         background::detach()?;
     }
+    log::serves();
     if let Err(why) = systemd::notify_ready() {
         log(&why);
     }
@@ -219,22 +220,4 @@ fn write_line(descriptor: i32, line: &str) -> Result<(), String> {
         ErrorKind::NotFound => format!("cannot write to descriptor {descriptor}: it is not open"),
         _ => format!("cannot write to descriptor {descriptor}: {error}"),
     })
-}
-
-/// A file with the number of this process, removed when dropped.
-struct PidFile(PathBuf);
-
-impl PidFile {
-    fn write(path: PathBuf) -> Result<PidFile, String> {
-        let made = File::options().write(true).create_new(true).open(&path);
-        made.and_then(|mut file| writeln!(file, "{}", std::process::id()))
-            .map_err(|error| format!("cannot write {}: {error}; remove it if no bus runs", path.display()))?;
-        Ok(PidFile(path))
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

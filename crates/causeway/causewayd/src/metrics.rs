@@ -247,6 +247,13 @@ fn read_request(
     Ok(Some(request))
 }
 
+/// Is it the path of metrics, or none?
+fn is_for_metrics(request: &[u8]) -> bool {
+    let target = request.split(|byte| byte.is_ascii_whitespace()).nth(1).unwrap_or_default();
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    matches!(path, b"/" | b"/metrics")
+}
+
 fn answer(exchange: &Exchange, mut stream: UnixStream, identities: &mut Identities) -> std::io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let left = || deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
@@ -257,6 +264,8 @@ fn answer(exchange: &Exchange, mut stream: UnixStream, identities: &mut Identiti
     let Some(request) = request else { return Ok(()) };
     let (status, text) = if !request.starts_with(b"GET ") {
         ("405 Method Not Allowed", "only GET is answered\n".to_owned())
+    } else if !is_for_metrics(&request) {
+        ("404 Not Found", "metrics are at /metrics\n".to_owned())
     } else if let Some(snapshot) = exchange.ask() {
         ("200 OK", text::render(&snapshot, identities))
     } else {

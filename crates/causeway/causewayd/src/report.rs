@@ -73,7 +73,16 @@ pub struct Fact {
     pub metric: &'static str,
     pub kind: Kind,
     pub help: &'static str,
-    pub of: fn(&Line) -> u64,
+    of: fn(&Line) -> u64,
+    /// Is it counted of members, too?
+    is_of_members: bool,
+}
+
+impl Fact {
+    /// Its value, if it is counted of this connection.
+    pub fn value(&self, line: &Line) -> Option<u64> {
+        (self.is_of_members || line.member.is_none()).then(|| (self.of)(line))
+    }
 }
 
 const fn fact(
@@ -83,7 +92,7 @@ const fn fact(
     help: &'static str,
     of: fn(&Line) -> u64,
 ) -> Fact {
-    Fact { resource: None, key, metric, kind, help, of }
+    Fact { resource: None, key, metric, kind, help, of, is_of_members: true }
 }
 
 /// What is held of a resource.
@@ -166,9 +175,16 @@ pub const FACTS: [Fact; 18] = [
     fact("MessagesReceived", "received_messages", Counter, "Messages received.", |line| {
         counted(line, |of| of.received, line.traffic.received)
     }),
-    fact("BytesReceived", "received_bytes", Counter, "Bytes of messages received, by clients.", |line| {
-        line.traffic.received_bytes
-    }),
+    Fact {
+        is_of_members: false,
+        ..fact(
+            "BytesReceived",
+            "received_bytes",
+            Counter,
+            "Bytes of messages received, by clients.",
+            |line| line.traffic.received_bytes,
+        )
+    },
     fact("WakeUps", "wakeups", Counter, "Sleeps of a member that a wake-up ended.", |line| {
         counted(line, |of| of.wakes, 0)
     }),

@@ -5,15 +5,14 @@
 //! Source: D-Bus Specification, section "Message Bus Starting Services (Activation)".
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_dbus_wire::wire::names;
 
-use crate::users;
+use crate::{text_file, users};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
@@ -104,7 +103,8 @@ impl Services {
     fn add(&mut self, file: PathBuf) {
         // Before its text is read: a later change shows.
         let seen = Seen::now(file);
-        let text = read_text(&seen.path).inspect_err(|error| self.is_incomplete |= may_pass(error));
+        let text =
+            text_file::read(&seen.path, BYTES_MAX).inspect_err(|error| self.is_incomplete |= may_pass(error));
         match text.map_err(|error| error.to_string()).and_then(|text| parse(&text)) {
             Ok((name, service)) => {
                 self.by_name.entry(name).or_insert((service, self.files.len()));
@@ -190,20 +190,6 @@ impl Seen {
 fn stamp(path: &Path) -> Option<Stamp> {
     let data = std::fs::metadata(path).ok()?;
     Some(Stamp { modified: data.modified().ok()?, inode: data.ino(), bytes: data.len() })
-}
-
-/// The text of a file that is one: a pipe, which may be opened without end, is not.
-fn read_text(path: &Path) -> io::Result<String> {
-    let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(invalid("it is not a regular file".to_owned()));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > BYTES_MAX {
-        return Err(invalid(format!("it has more than {BYTES_MAX} bytes")));
-    }
-    Ok(text)
 }
 
 /// May it be read the next time, although nothing has changed?

@@ -14,7 +14,8 @@ use crate::quota::Resource;
 
 fn rule(text: &str) -> Result<MatchRule, Refusal> {
     if text.len() > RULE_BYTES_MAX {
-        let why = format!("a match rule has at most {RULE_BYTES_MAX} bytes, not {}", text.len());
+        // How many it has is not known: of a long text no more than its beginning was read.
+        let why = format!("a match rule has at most {RULE_BYTES_MAX} bytes, and this one more");
         return refused(error::LIMITS_EXCEEDED, why);
     }
     text.parse().map_err(|why| Refusal(error::MATCH_RULE_INVALID, why))

@@ -215,13 +215,13 @@ fn facts(out: &mut Marshal, line: &Line) {
     entry(out, "ProcessID", line.pid.into());
     entry(out, "UnixUserID", line.uid.into());
     entry(out, "IsMember", line.member.is_some().into());
-    for fact in &FACTS {
+    for (fact, value) in FACTS.iter().filter_map(|fact| Some((fact, fact.value(line)?))) {
         match fact.resource {
             Some(resource) => {
-                entry(out, fact.key, (fact.of)(line));
+                entry(out, fact.key, value);
                 entry(out, &format!("Peak{}", fact.key), line.peak[resource as usize]);
             }
-            None => out.entry(fact.key, "t", |out| out.u64((fact.of)(line))),
+            None => out.entry(fact.key, "t", |out| out.u64(value)),
         }
     }
     if let Some(unread) = line.member.and_then(|member| member.unread) {

@@ -103,7 +103,7 @@ fn of_groups(text: &mut Text, label: &str, groups: &Groups<'_>) {
     for fact in FACTS.iter().filter(|fact| fact.kind != Kind::Counter) {
         let family = text.family(label, fact.metric, fact.kind, fact.help);
         for (name, lines) in &groups {
-            let values = lines.iter().map(|line| (fact.of)(line));
+            let values = lines.iter().filter_map(|line| fact.value(line));
             let value = if fact.kind == Kind::Age { values.max().unwrap_or(0) } else { values.sum() };
             text.value(&family, &[(label, name)], fact, value);
         }
@@ -126,7 +126,9 @@ fn of_connections(text: &mut Text, lines: &[&Line], identities: &Identities) {
     for fact in &FACTS {
         let family = text.family("connection", fact.metric, fact.kind, fact.help);
         for line in lines {
-            text.value(&family, &[("connection", &unique(line))], fact, (fact.of)(line));
+            if let Some(value) = fact.value(line) {
+                text.value(&family, &[("connection", &unique(line))], fact, value);
+            }
         }
     }
 }

@@ -84,6 +84,24 @@ const RULES: &[(&str, Option<&str>)] = &[
     ("<allow own='*'><deny own='a.B'/></allow>", Some("unexpected element <deny>")),
 ];
 
+/// Before, they were read to an end that never came.
+#[test]
+fn a_configuration_that_is_no_file_or_has_no_end_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [fifo, long] = ["fifo", "long"].map(|name| folder.path().join(name));
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    std::fs::File::create(&long).unwrap().set_len(1 << 40).unwrap();
+    for (file, words) in [
+        (fifo.as_path(), "it is not a regular file"),
+        (Path::new("/dev/zero"), "it is not a regular file"),
+        (&long, "it has more than 4194304 bytes"),
+    ] {
+        let why = config_file::read(file).unwrap_err().to_string();
+        assert!(why.contains(words), "{}: {why}", file.display());
+    }
+}
+
 /// Does dbus-daemon serve a bus with this configuration? Nothing if it is not installed.
 fn daemon_accepts(file: &Path) -> Option<bool> {
     let mut command = Command::new("dbus-daemon");

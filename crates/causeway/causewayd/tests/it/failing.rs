@@ -115,7 +115,7 @@ fn a_call_of_the_kernel_that_fails_costs_only_the_one_that_asked() {
     let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/false\n";
     std::fs::write(folder.path().join("a.Service.service"), service).unwrap();
     let config = configuration(&folder, &format!("<servicedir>{}</servicedir>", folder.path().display()));
-    let bus = Broker::native_with(&["--config-file", &config, "--laggard-deadline", "20000"]);
+    let bus = Broker::native_with(&["--config-file", &config, "--laggard-deadline", "20s"]);
     let path = bus.path();
     let failing = Failing {
         at: u64::MAX.into(),

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use causeway_bus::client::{Bus as Client, Error};
-use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
+use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 use causeway_os::socket::send_with_fds;
 use causeway_testkit::Rng;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -152,6 +152,37 @@ fn one_that_never_says_hello_or_the_rest_of_a_message_is_ended_in_time() {
     send_with_fds(&half, &whole[..20], &[std::io::stderr().as_fd()]).unwrap();
     assert!(is_closed(&mut half));
     sync(&mut witness);
+}
+
+/// As dbus-daemon tells it. Before, it waited for an answer for ever.
+#[test]
+fn the_sender_of_a_message_of_an_unknown_type_is_told_and_nobody_gets_it() {
+    let bus = Broker::native();
+    let (mut peer, mut sender, mut member) = (bus.client(), bus.client(), bus.member());
+    let is_told = |serial, message: &[u8]| {
+        let header = Header::parse(message).unwrap();
+        let denied = Some("org.freedesktop.DBus.Error.AccessDenied");
+        let is_answer = header.reply_serial == Some(serial);
+        assert!(!is_answer || (header.error_name, header.sender) == (denied, Some(DRIVER)), "{header:?}");
+        is_answer
+    };
+    for (kind, to) in [(77, peer.unique_name().to_owned()), (99, DRIVER.to_owned())] {
+        let unknown = Builder::new(Kind::Other(kind)).path(PATH).interface(INTERFACE).member("Odd");
+        let unknown = unknown.destination(&to);
+        let serial = sender.send(&unknown).unwrap();
+        while !is_told(serial, &sender.receive(PATIENCE).unwrap().expect("nothing comes")) {}
+        let serial = member.send_message(&unknown).unwrap();
+        while !is_told(serial, member.next_message(Some(PATIENCE)).unwrap().expect("nothing comes").bytes()) {
+        }
+    }
+    let serial = peer.send(&driver_call("GetId")).unwrap();
+    let first = loop {
+        let message = peer.receive(PATIENCE).unwrap().expect("nothing comes");
+        if Header::parse(&message).unwrap().member != Some("NameAcquired") {
+            break message;
+        }
+    };
+    assert_eq!(Header::parse(&first).unwrap().reply_serial, Some(serial));
 }
 
 /// Each has as many as it may, and no more than some of them are held.

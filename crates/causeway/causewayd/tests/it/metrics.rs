@@ -131,6 +131,12 @@ fn a_scraper_sees_who_fills_a_queue_and_for_how_long() {
     assert!(found["causeway_bus_log_capacity"] > found["causeway_bus_log_entries"]);
     assert!(found["causeway_bus_longest_turn_seconds"] > 0.0);
     assert!(request(&path, "PUT / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 405 "));
+    assert!(request(&path, "GET /nosuch HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 "));
+    assert!(request(&path, "GET /metrics?all HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 200 "));
+    let received =
+        |who: &str| found.get(&format!("causeway_connection_received_bytes_total{{connection=\"{who}\"}}"));
+    assert!(received(sender.unique_name()).is_some());
+    assert_eq!(received(member.unique_name()), None, "nobody counts them");
 }
 
 /// They neither keep the bus nor the next one waiting for ever.

@@ -213,7 +213,7 @@ fn a_member_of_another_version_is_told_both_versions() {
 
 #[test]
 fn members_are_told_how_long_they_wait_for_one_that_does_not_read() {
-    let bus = Broker::native_with(&["--address", "unix:tmpdir=/tmp", "--laggard-deadline", "1234"]);
+    let bus = Broker::native_with(&["--address", "unix:tmpdir=/tmp", "--laggard-deadline", "1234ms"]);
     let socket = connect(&bus.path()).unwrap();
     join(&socket);
     assert_eq!(said(&socket), Some((WELCOME, "1234".into())));

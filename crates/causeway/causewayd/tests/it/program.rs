@@ -55,6 +55,61 @@ fn a_socket_goes_with_its_bus_and_one_that_was_left_is_replaced() {
     }
 }
 
+/// Before, the system's log was told alone, and without one nobody.
+#[test]
+fn a_bus_that_logs_to_the_system_says_at_standard_error_why_it_does_not_start() {
+    let folder = temp_dir("program");
+    let config = configuration(&folder, "<syslog/>");
+    let why = failure(&["--config-file", &config, "--address", "unix:path=/nonexistent/bus"]);
+    assert!(why.contains("cannot listen on unix:path=/nonexistent/bus"), "{why}");
+}
+
+/// Before, a bus that may not remove its file, as in a folder of root, was its last.
+#[test]
+fn a_pid_file_whose_process_is_gone_is_taken_over_and_no_other_one_is() {
+    let folder = temp_dir("program");
+    let pid_file = folder.path().join("pid");
+    let config = configuration(&folder, &format!("<pidfile>{}</pidfile>", pid_file.display()));
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let begin = || Broker::with(&["--address", &at(&folder.path().join("bus")), "--config-file", &config]);
+    for left in [format!("{}\n", gone.id()), format!("{} ", gone.id())] {
+        std::fs::write(&pid_file, left).unwrap();
+        let mut bus = begin();
+        assert_eq!(std::fs::read_to_string(&pid_file).unwrap(), format!("{}\n", bus.child.pid()));
+        end(&mut bus, Signal::TERM);
+        assert!(!pid_file.exists());
+    }
+    for (left, words) in [
+        (std::process::id().to_string(), "and process"),
+        ("precious".into(), "has no number of a process"),
+        ("1234567890123456789".into(), "has no number of a process"),
+        (String::new(), "has no number of a process"),
+    ] {
+        std::fs::write(&pid_file, &left).unwrap();
+        let why = failure(&["--address", "unix:tmpdir=/tmp", "--config-file", &config]);
+        assert!(why.contains(words) && why.contains("remove it if no bus runs"), "{left}: {why}");
+        assert_eq!(std::fs::read_to_string(&pid_file).unwrap(), left);
+    }
+}
+
+#[test]
+fn a_pid_file_that_cannot_be_removed_is_said() {
+    let folder = temp_dir("program");
+    let pid_file = folder.path().join("pid");
+    let config = configuration(&folder, &format!("<pidfile>{}</pidfile>", pid_file.display()));
+    let mut command = causewayd(&["--nofork", "--config-file", &config, "--address", "unix:tmpdir=/tmp"]);
+    let mut bus = Running::start(command.stderr(Stdio::piped()));
+    eventually("there is no file", || {
+        std::fs::read_to_string(&pid_file).is_ok_and(|text| text.ends_with('\n'))
+    });
+    // Whoever runs this test, root included, cannot remove what is not there.
+    std::fs::remove_file(&pid_file).unwrap();
+    bus.signal(Signal::TERM).unwrap();
+    let said = std::io::read_to_string(bus.0.stderr.take().unwrap()).unwrap();
+    assert!(said.contains(&format!("cannot remove {}", pid_file.display())), "{said}");
+}
+
 /// Killed, a bus leaves its socket; of several that find it one serves, and the others say so.
 #[test]
 fn one_of_many_takes_the_socket_that_a_killed_bus_has_left() {

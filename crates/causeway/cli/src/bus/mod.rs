@@ -101,8 +101,8 @@ enum BusCommand {
         /// Print JSON: path and interfaces of each object
         #[arg(long)]
         json: bool,
-        /// How long to wait for each reply, such as 500ms or 2m; a number alone counts seconds
-        #[arg(long, value_name = "TIME", default_value = "25s", value_parser = time, allow_hyphen_values = true)]
+        /// How long to wait for each reply, such as 500ms or 2m
+        #[arg(long, value_name = "TIME", default_value = "25s", value_parser = patience, allow_hyphen_values = true)]
         timeout: Duration,
     },
     /// Call a method and print the reply, one argument in a line
@@ -118,8 +118,8 @@ enum BusCommand {
         member: String,
         #[command(flatten)]
         arguments: MessageArguments,
-        /// How long to wait for the reply, such as 500ms or 2m; a number alone counts seconds
-        #[arg(long, value_name = "TIME", default_value = "25s", value_parser = time, allow_hyphen_values = true)]
+        /// How long to wait for the reply, such as 500ms or 2m
+        #[arg(long, value_name = "TIME", default_value = "25s", value_parser = patience, allow_hyphen_values = true)]
         timeout: Duration,
         /// Print JSON
         #[arg(long)]
@@ -169,7 +169,7 @@ enum BusCommand {
         /// End after this number of signals
         #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
         limit: Option<u64>,
-        /// End after this time, such as 500ms or 2m; a number alone counts seconds
+        /// End after this time, such as 500ms or 2m
         #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
         timeout: Option<Duration>,
     },
@@ -188,12 +188,12 @@ enum BusCommand {
         /// By what connections are sorted
         #[arg(long, value_enum, default_value_t = top::Sort::Held)]
         sort: top::Sort,
-        /// The time between two looks, such as 500ms; a number alone counts seconds
-        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, allow_hyphen_values = true)]
+        /// The time between two looks, such as 500ms
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, allow_hyphen_values = true)]
         interval: Duration,
         /// Connections to show
-        #[arg(long, value_name = "N", default_value_t = 20)]
-        rows: usize,
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = count, allow_hyphen_values = true)]
+        rows: u64,
         /// End after this number of looks
         #[arg(long, value_name = "N", value_parser = count, allow_hyphen_values = true)]
         limit: Option<u64>,
@@ -207,7 +207,7 @@ enum BusCommand {
     Wait {
         /// The name
         name: String,
-        /// How long to wait at most, such as 500ms or 2m; a number alone counts seconds
+        /// How long to wait at most, such as 500ms or 2m
         #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
         timeout: Option<Duration>,
     },
@@ -253,11 +253,30 @@ At a D-Bus socket: what the bus counts of itself, and of each connection. With
 under `statistics` what the bus counts.";
 
 fn time(text: &str) -> Result<Duration, String> {
-    duration::parse(text, Some("s"))
+    duration::parse(text, None)
+}
+
+/// A time in which a reply can come.
+fn patience(text: &str) -> Result<Duration, String> {
+    time(text).and_then(|time| {
+        if time.is_zero() { Err(format!("no reply comes in no time; {}", duration::FORM)) } else { Ok(time) }
+    })
+}
+
+/// A pause that leaves the bus to others.
+fn interval(text: &str) -> Result<Duration, String> {
+    time(text).and_then(|time| {
+        let is_enough = time >= Duration::from_millis(100);
+        if is_enough {
+            Ok(time)
+        } else {
+            Err("the bus is asked ten times a second at most; write 100ms or more".into())
+        }
+    })
 }
 
 fn count(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "write a whole number that is not negative".to_owned())
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "write a whole number, 1 or more".to_owned())
 }
 
 /// Runs one of the commands.
@@ -288,7 +307,7 @@ pub fn run(BusArguments { which, command }: BusArguments) -> Result<ExitCode, Fa
         BusCommand::Stat { json } => stat::stat(&which.place()?, json)?,
         BusCommand::Top { sort, interval, rows, limit, once } => {
             let limit = if once { 1 } else { limit.unwrap_or(u64::MAX) };
-            top::top(&which.place()?, sort, interval, rows, limit)?;
+            top::top(&which.place()?, sort, interval, usize::try_from(rows).unwrap_or(usize::MAX), limit)?;
         }
         BusCommand::Wait { name, timeout } => return wait::wait(&which.place()?, &name, timeout),
     }

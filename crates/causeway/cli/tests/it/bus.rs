@@ -149,7 +149,7 @@ fn everything_works(bus: &Bus) {
     assert_eq!(bus.says(&call("Echo", &["s", "--", "-1x"])), "s \"-1x\"\nu 7\n");
     assert_eq!(bus.json(&call("Echo", &["s", "-7", "--json"])), json!({"type": "su", "data": ["-7", 7]}));
 
-    let owner = bus.says(&["wait", ECHO, "--timeout", "60"]);
+    let owner = bus.says(&["wait", ECHO, "--timeout", "60s"]);
     let (owner, pid) = (owner.trim(), std::process::id());
     assert!(owner.starts_with(":1."), "{owner}");
     let list = bus.says(&["list"]);

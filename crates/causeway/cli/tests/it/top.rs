@@ -7,7 +7,7 @@ use causeway_bus::client;
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 
 use crate::bus::Bus;
-use crate::support::{eventually, printed, temp_dir};
+use crate::support::{causeway, complaint, eventually, printed, temp_dir};
 
 /// Signals with so many bytes in all for one that does not read.
 fn fill(sender: &mut client::Bus, to: &str, count: usize) {
@@ -38,7 +38,7 @@ fn who_fills_a_queue_is_in_the_first_row() {
     // By messages it is the other one, which has the answers to its calls, too.
     let by_messages = rows(&["top", "--sort", "messages", "--rows", "1", "--once"]);
     assert_eq!((by_messages[1][0].as_str(), by_messages.len()), (sender.unique_name(), 2), "{by_messages:?}");
-    let twice = bus.says(&["top", "--limit", "2", "--interval", "0.01"]);
+    let twice = bus.says(&["top", "--limit", "2", "--interval", "100ms"]);
     assert_eq!(twice.matches("PROGRAM").count(), 2, "{twice}");
     assert!(!twice.contains('\x1b'), "a pipe got what is for a terminal: {twice}");
     let stat = bus.json(&["stat", "--json"]);
@@ -79,10 +79,30 @@ fn a_member_that_does_not_read_has_an_age() {
 fn top_ends_quietly_when_nobody_reads_it() {
     let folder = temp_dir("causeway");
     let Some(bus) = Bus::dbus(&folder) else { return };
-    let mut command = bus.command(&["top", "--interval", "0.01"]);
+    let mut command = bus.command(&["top", "--interval", "100ms"]);
     let mut running = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("connections: "), "{line}");
     assert_eq!(printed(running.wait_with_output().unwrap()), "");
+}
+
+/// Before, an interval of nothing asked the bus without a pause, and a reply could be awaited for no time.
+#[test]
+fn numbers_and_times_that_make_no_sense_are_refused_in_a_sentence() {
+    for (arguments, words) in [
+        (&["top", "--interval", "0s"][..], "100ms or more"),
+        (&["top", "--interval", "1"], "write a time with its unit"),
+        (&["top", "--rows", "0"], "1 or more"),
+        (&["top", "--limit", "0"], "1 or more"),
+        (&["monitor", "--limit", "0"], "1 or more"),
+        (&["call", "a.B", "/", "a.B", "C", "--timeout", "0s"], "no reply comes in no time"),
+        (&["tree", "a.B", "--timeout", "0ms"], "no reply comes in no time"),
+        (&["wait", "a.B", "--timeout", "5"], "write a time with its unit"),
+    ] {
+        let output = causeway(&[&["bus"], arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let why = complaint(output);
+        assert!(why.contains(words), "{arguments:?}: {why}");
+    }
 }
