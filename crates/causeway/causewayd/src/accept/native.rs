@@ -6,7 +6,6 @@ use std::time::Instant;
 use causeway_bus::InboundMessage;
 use causeway_dbus_wire::wire::{Header, Kind, walk};
 
-use super::UNKNOWN_TYPE;
 use crate::bus::{Bus, DRIVER, RoutedMessage};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
@@ -38,14 +37,10 @@ impl Bus {
         }
         let message = Rc::new(Message::new(inbound.bytes, descriptors));
         let header = message.header();
-        let to = inbound.to.map(MemberId);
         if matches!(header.kind, Kind::Other(_)) {
-            // What members send to each other is theirs.
-            if !to.is_some_and(|to| self.is_native(to)) {
-                self.refuse(from, &header, error::ACCESS_DENIED, UNKNOWN_TYPE);
-            }
             return;
         }
+        let to = inbound.to.map(MemberId);
         let checked = self.config.limits.check_message(message.bytes().len(), header.unix_fds);
         if let Err(limit) = checked
             && !to.is_some_and(|to| self.is_native(to))
