@@ -286,10 +286,11 @@ impl End {
         let loan = self.target.loan.expect("`describe` has looked");
         // SAFETY: this end, and two places that are written.
         self.target.check("loan", unsafe { loan(self.end, len, &mut data, &mut room) })?;
-        if room < len || (data.is_null() && len > 0) {
-            return Err(lie(format_args!(
-                "its function `loan` gave {room} bytes at {data:p}, asked were {len}"
-            )));
+        if room < len {
+            return Err(lie(format_args!("its function `loan` gave {room} bytes, asked were {len}")));
+        }
+        if data.is_null() && len > 0 {
+            return Err(lie(format_args!("its function `loan` gave no place for {len} bytes")));
         }
         let data = if data.is_null() { ptr::NonNull::dangling().as_ptr() } else { data.cast() };
         Ok(Room { end: self, data, len })
@@ -303,7 +304,7 @@ impl End {
         // SAFETY: this end, and two places that are written.
         self.target.check("take", unsafe { take(self.end, expected, &mut data, &mut len) })?;
         if len > MESSAGE_MAX || (data.is_null() && len > 0) {
-            return Err(lie(format_args!("its function `take` gave a message of {len} bytes at {data:p}")));
+            return Err(lie(format_args!("its function `take` gave no place for {len} bytes")));
         }
         let data = if data.is_null() { ptr::NonNull::dangling().as_ptr() } else { data.cast() };
         Ok(Taken { end: self, data, len })
