@@ -39,8 +39,9 @@ enum weighbridge_capability {
     WEIGHBRIDGE_LOSSY = 1 << 3,       /* may lose messages */
     WEIGHBRIDGE_ZERO_COPY = 1 << 4,   /* the receiver reads the sender's bytes where they lie */
     WEIGHBRIDGE_ONE_COPY = 1 << 5,    /* a payload is copied once on its way; without this and the above, twice */
-    WEIGHBRIDGE_MAPS = 1 << 6,        /* each message is mapped anew, so page faults belong to it */
-    WEIGHBRIDGE_YIELDS = 1 << 7       /* an end that waits gives up the CPU by sched_yield */
+    WEIGHBRIDGE_MAPS = 1 << 6,        /* each message lies in memory that is new to it, so page faults belong to it */
+    WEIGHBRIDGE_YIELDS = 1 << 7,      /* an end that waits gives up the CPU by sched_yield */
+    WEIGHBRIDGE_THREADS = 1 << 8      /* works in threads of its own: an end is counted with its whole process */
 };
 
 enum weighbridge_side {
@@ -50,6 +51,7 @@ enum weighbridge_side {
 
 /* The case that is measured; its strings are there as long as the process. */
 struct weighbridge_case {
+    const char *name;     /* of the mechanism */
     size_t payload_bytes; /* of the largest message */
     const char *wait;     /* how this case waits: one word of `waits` */
     const char *pattern;  /* roundtrip, stream or self */
@@ -100,7 +102,8 @@ struct weighbridge_target {
     int (*release)(void *end, const void *data);
     /* Touches the memory that messages will lie in, before anything is timed. NULL: nothing to do. */
     int (*prefault)(void *end);
-    /* Returns when nothing that was sent needs this end any more. NULL: at once. */
+    /* Returns when nothing that was sent needs this end any more. It may wait until the other end settles too, unless the
+     * pattern is `self`, in which one thread has both. NULL: at once. */
     int (*settle)(void *end);
     /* NULL: nothing to do. */
     void (*close)(void *end);

@@ -144,7 +144,14 @@ fn each_defect_of_a_target_ends_its_case_in_a_sentence_and_no_other_case() {
     ];
     let names: Vec<&str> = wanted.iter().map(|(name, ..)| *name).collect();
     let cases = format!("roundtrip/{{sound,pipe,{}}}/64/same-cpu", names.join(","));
-    let lines = measured(folder.path(), &format!("--target ./defects.so {cases} --max-runs 2"));
+    // Where the places of runs are.
+    let temporary = folder.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let words = format!("run --target ./defects.so {cases} --max-runs 2 --out r.jsonl --html none --quiet");
+    let run = weighbridge(folder.path()).args(words.split_whitespace()).env("TMPDIR", &temporary);
+    Said::by(run).with(0);
+    assert_eq!(files(&temporary), [""; 0], "nothing is left of a place, whatever has died there");
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
     let why = reasons(&lines);
     assert_eq!(why.len(), wanted.len(), "{why:?}");
     for (name, step, words) in wanted {
@@ -153,10 +160,6 @@ fn each_defect_of_a_target_ends_its_case_in_a_sentence_and_no_other_case() {
     }
     let measured = measured_of(&lines);
     assert!(["sound", "pipe"].iter().all(|name| measured.iter().any(|it| it == name)), "{measured:?}");
-    // Nothing is left in the folder of temporary files of what had a place.
-    let of_us = format!("weighbridge-own-{}-", std::process::id());
-    let left = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
-    assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&of_us)));
 }
 
 #[test]
@@ -187,6 +190,38 @@ fn a_target_that_changes_while_it_is_measured_is_refused() {
     let lines = measured(folder.path(), &format!("--target ./defects.so {cases} --max-runs 2"));
     let why = reasons(&lines);
     assert!(why["change"].contains("it has changed since this program began; start again"), "{why:?}");
+}
+
+/// The adapters of rivals, of those whose headers are installed.
+#[test]
+fn libraries_of_others_are_measured_beside_ours_through_their_adapters() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    let rivals = Path::new(SOURCES).join("rivals");
+    for (name, header, flag) in [("zeromq", "zmq.h", "-lzmq"), ("nng", "nng/nng.h", "-lnng")] {
+        if !Path::new("/usr/include").join(header).exists() {
+            skipped(format_args!("{header} is not installed"));
+            continue;
+        }
+        // Before the object a library would satisfy nothing, so it goes to the linker as needed anyway.
+        let flags = ["-Wl,--no-as-needed", flag];
+        compiled(folder.path(), &format!("{name}.so"), &rivals.join(format!("{name}.c")), &flags);
+        let cases =
+            format!("roundtrip/{name}-{{ipc,tcp}}/{{0,100000}}/free stream/{name}-{{ipc,tcp}}/64/free");
+        let temporary = folder.path().join(format!("temporary-{name}"));
+        std::fs::create_dir(&temporary).unwrap();
+        let words =
+            format!("run --target ./{name}.so {cases} --max-runs 2 --out {name}.jsonl --html none --quiet");
+        let run = weighbridge(folder.path()).args(words.split_whitespace()).env("TMPDIR", &temporary);
+        Said::by(run).with(0);
+        assert_eq!(files(&temporary), [""; 0]);
+        let lines = valid_record(folder.path().join(format!("{name}.jsonl"))).lines;
+        assert_eq!(reasons(&lines), BTreeMap::new());
+        let of_it = |case: &&String| case.starts_with(name);
+        assert_eq!(measured_of(&lines).iter().filter(of_it).count(), 6, "{:?}", measured_of(&lines));
+    }
 }
 
 #[test]

@@ -32,6 +32,7 @@ const TARGETS_MAX: usize = 64;
 /// `struct weighbridge_case`.
 #[repr(C)]
 pub(super) struct Case {
+    name: *const c_char,
     payload_bytes: usize,
     wait: *const c_char,
     pattern: *const c_char,
@@ -43,12 +44,12 @@ impl Case {
     /// A case whose strings are there until the process ends.
     pub(super) fn new(
         payload_bytes: usize,
-        [wait, pattern, folder, prefix]: [&str; 4],
+        [name, wait, pattern, folder, prefix]: [&str; 5],
     ) -> io::Result<&'static Case> {
         let leaked = |text: &str| Ok::<_, io::Error>(CString::new(text)?.into_raw().cast_const());
-        let (wait, pattern) = (leaked(wait)?, leaked(pattern)?);
+        let (name, wait, pattern) = (leaked(name)?, leaked(wait)?, leaked(pattern)?);
         let (folder, prefix) = (leaked(folder)?, leaked(prefix)?);
-        Ok(Box::leak(Box::new(Case { payload_bytes, wait, pattern, folder, prefix })))
+        Ok(Box::leak(Box::new(Case { name, payload_bytes, wait, pattern, folder, prefix })))
     }
 }
 

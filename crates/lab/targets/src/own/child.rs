@@ -60,7 +60,7 @@ pub(super) struct Of {
 
 impl Of {
     pub(super) fn case(&self) -> io::Result<&'static Case> {
-        Case::new(self.payload_bytes, [&self.wait, &self.pattern, &self.folder, &self.prefix])
+        Case::new(self.payload_bytes, [&self.name, &self.wait, &self.pattern, &self.folder, &self.prefix])
     }
 }
 

@@ -28,6 +28,9 @@ const CAPABILITIES: [Caps; 8] = [
     Caps::YIELDS,
 ];
 
+/// The bit behind those, which is about counting and no capability of the laboratory.
+const THREADS: u32 = 1 << CAPABILITIES.len();
+
 /// A sentence in a list, and a name in a case id.
 const ABOUT_MAX: usize = 200;
 const NAME_MAX: usize = 40;
@@ -49,7 +52,7 @@ impl Description {
                 return of(format!("has an `{what}` that is no line of 1 to {ABOUT_MAX} bytes"));
             }
         }
-        if capabilities >> CAPABILITIES.len() != 0 {
+        if capabilities >= 2 * THREADS {
             return of(format!(
                 "has capabilities {capabilities:#x}, of which this program does not know all"
             ));
@@ -68,6 +71,11 @@ impl Description {
     pub(super) fn caps(&self) -> Caps {
         let said = CAPABILITIES.iter().enumerate().filter(|(bit, _)| self.capabilities >> bit & 1 == 1);
         said.fold(Caps::PAYLOAD, |caps, (_, more)| caps.and(*more))
+    }
+
+    /// Does it work in threads of its own?
+    pub(super) fn has_threads(&self) -> bool {
+        self.capabilities & THREADS != 0
     }
 
     pub(super) fn waits(&self) -> Vec<Wait> {
@@ -105,7 +113,7 @@ mod tests {
             (Said { name: "a/b".into(), ..said() }, "\"a/b\" is none"),
             (Said { about: "two\nlines".into(), ..said() }, "`about`"),
             (Said { measured_version: String::new(), ..said() }, "`measured_version`"),
-            (Said { capabilities: 1 << 8, ..said() }, "capabilities 0x100"),
+            (Said { capabilities: 1 << 9, ..said() }, "capabilities 0x200"),
             (Said { waits: "block sleep".into(), ..said() }, "way to wait `sleep`; there are block"),
             (Said { waits: " ".into(), ..said() }, "names no way to wait"),
         ] {

@@ -16,7 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use weighbridge_harness::axis::Peers;
+use weighbridge_harness::contract::CounterCheck;
 use weighbridge_harness::{catalogue, pattern};
+use weighbridge_probe::counters;
+use weighbridge_record::PerOp;
 
 use crate::place::{self, Place};
 use crate::prelude::*;
@@ -121,6 +125,7 @@ impl Mechanism for Own {
     const ABOUT: &'static str = "a mechanism of a shared object";
     const CAPS: Caps = Caps::PAYLOAD;
     const WAITS: &'static [Wait] = &[];
+    const COUNTER_CHECK: Option<CounterCheck> = Some(check_counters);
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = OwnEnd;
 
@@ -129,13 +134,25 @@ impl Mechanism for Own {
     }
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-        let Description { name, to_itself_bytes, .. } = &mine(params).description;
-        if params.id.pattern == "self" && params.payload_bytes > *to_itself_bytes {
-            return Err(Unsupported(format!(
-                "one thread with both ends can send itself {to_itself_bytes} bytes at most, as {name} says of itself"
-            )));
+        let description = &mine(params).description;
+        let Description { name, to_itself_bytes, .. } = description;
+        if description.has_threads() && params.choice::<Peers>() == Peers::Thread {
+            let why = format!(
+                "{name} has threads of its own, which are counted by process; leave out peers=thread"
+            );
+            return Err(Unsupported(why));
         }
-        Ok(())
+        if params.id.pattern != "self" {
+            return Ok(());
+        }
+        let says = match *to_itself_bytes {
+            0 => "that one thread cannot have both of its ends".into(),
+            most if params.payload_bytes > most => {
+                format!("that {most} bytes are the most that one thread can send itself")
+            }
+            _ => return Ok(()),
+        };
+        Err(Unsupported(format!("{name} says of itself {says}")))
     }
 
     fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
@@ -163,12 +180,25 @@ impl Mechanism for Own {
         let (len, packed) = rest.split_first().expect("`create` has put it there");
         let bytes: Vec<u8> = packed.iter().flat_map(|word| word.to_le_bytes()).take(*len as usize).collect();
         let of = mine.of(params, Place::of(WHAT, place));
+        if mine.description.has_threads() {
+            counters::count_whole_process();
+        }
         let attached = mine
             .object
             .load()
             .and_then(|loaded| loaded.attach(&of.name, of.case()?, side, child::resources(fds, &bytes)));
         let end = attached.map_err(|error| mine.error(&error))?;
         Ok(OwnEnd { end, mine, most_bytes: params.payload_bytes })
+    }
+}
+
+/// As for two ends that exchange messages; but what switches where a library has threads of its own, nobody knows.
+fn check_counters(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    let description = &mine(&case.params).description;
+    match (description.has_threads(), description.caps().has(Caps::MAPS)) {
+        (false, _) => counter_check::of_messages(case, per_op),
+        (true, true) => Vec::new(),
+        (true, false) => counter_check::faulted(per_op.minor_faults).into_iter().collect(),
     }
 }
 
