@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use crate::destination::{cannot_create, write_new};
@@ -13,14 +14,14 @@ use crate::{Failure, output};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct Output<F: ValueEnum + Send + Sync + 'static> {
-    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
-    #[arg(long, value_name = "FILE")]
+    /// The record, a file that does not exist yet, or --force [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
+    #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// What standard output shows
     #[arg(long, value_enum, default_value = "table")]
     pub format: F,
     /// Write only warnings to standard error, no progress
-    #[arg(long, short)]
+    #[arg(long, short, env = "WEIGHBRIDGE_QUIET", value_parser = FalseyValueParser::new())]
     pub quiet: bool,
 }
 
@@ -50,7 +51,7 @@ impl<F: ValueEnum + Send + Sync> Answer<F> {
     /// Refuses a page on a terminal before anything is read for it.
     pub fn check(&self, is_page: bool) -> Result<(), Failure> {
         if is_page && self.out.is_none() && io::stdout().is_terminal() {
-            return Err(Failure::new("an HTML page is not written to a terminal; give --out FILE"));
+            return Err(Failure::mistake("an HTML page is not written to a terminal; give --out FILE"));
         }
         Ok(())
     }

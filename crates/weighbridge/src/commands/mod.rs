@@ -34,7 +34,7 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 
 pub fn execute(command: Command) -> Result<Exit, Failure> {
     // Before anything looks a name up.
-    own::load(command.targets()).map_err(Failure::new)?;
+    own::load(command.targets()).map_err(Failure::mistake)?;
     match command {
         Command::Run(args) if args.selection.suite.as_deref() == Some(KERNEL_SLAB) => kernel_slab::run(&args),
         Command::Run(args) => run::run(&args),
