@@ -58,7 +58,7 @@ fn the_example_of_the_documents_is_measured_beside_ours_and_its_counters_are_rig
     doorbell(folder.path());
     let cases = "roundtrip/doorbell/64/same-cpu roundtrip/doorbell/0/free stream/doorbell/4096/free self/doorbell/64/same-cpu \
                  roundtrip/doorbell/64/free/peers=thread roundtrip/pipe/64/same-cpu";
-    let lines = measured(folder.path(), &format!("--target ./libdoorbell.so {cases} --max-runs 3"));
+    let lines = measured(folder.path(), &format!("--target ./libdoorbell.so {cases} --runs 3"));
     assert_eq!(reasons(&lines), BTreeMap::new());
     assert_eq!(measured_of(&lines).iter().filter(|name| *name == "doorbell").count(), 5);
     let header = all!(lines, Header)[0];
@@ -101,7 +101,7 @@ fn two_settings_of_a_target_are_compared_and_its_cost_is_explained() {
     }
     let folder = folder();
     doorbell(folder.path());
-    let compare = "compare --target ./libdoorbell.so roundtrip/doorbell/64/same-cpu --b env:MALLOC_ARENA_MAX=1 --units 10..10 \
+    let compare = "compare --target ./libdoorbell.so roundtrip/doorbell/64/same-cpu --b env:MALLOC_ARENA_MAX=1 --runs 10..10 \
                    --budget 20s --no-system-calls --out c.jsonl --html none --quiet";
     let code = said(folder.path(), compare).code;
     // A against itself may differ on a machine that does other things meanwhile; that a case has a verdict is what is looked at.
@@ -147,7 +147,7 @@ fn each_defect_of_a_target_ends_its_case_in_a_sentence_and_no_other_case() {
     // Where the places of runs are.
     let temporary = folder.path().join("temporary");
     std::fs::create_dir(&temporary).unwrap();
-    let words = format!("run --target ./defects.so {cases} --max-runs 2 --out r.jsonl --html none --quiet");
+    let words = format!("run --target ./defects.so {cases} --runs 2 --out r.jsonl --html none --quiet");
     let run = weighbridge(folder.path()).args(words.split_whitespace()).env("TMPDIR", &temporary);
     Said::by(run).with(0);
     assert_eq!(files(&temporary), [""; 0], "nothing is left of a place, whatever has died there");
@@ -170,7 +170,7 @@ fn a_target_that_never_returns_ends_its_case_within_a_time_limit() {
     let folder = folder();
     compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[]);
     let cases = "roundtrip/{create-hang,attach-hang,sound}/64/same-cpu";
-    let lines = measured(folder.path(), &format!("--target ./defects.so {cases} --max-runs 2 --budget 2m"));
+    let lines = measured(folder.path(), &format!("--target ./defects.so {cases} --runs 2 --budget 2m"));
     let why = reasons(&lines);
     let of = |name: &str| why.get(name).unwrap_or_else(|| panic!("{name} has no reason: {why:?}"));
     assert!(of("create-hang").contains("`create` did not return within 10 s"), "{why:?}");
@@ -187,7 +187,7 @@ fn a_target_that_changes_while_it_is_measured_is_refused() {
     let itself = format!("-DSELF=\"{}\"", folder.path().join("defects.so").display());
     compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[&itself]);
     let cases = "roundtrip/change/64/same-cpu roundtrip/pipe/64/same-cpu";
-    let lines = measured(folder.path(), &format!("--target ./defects.so {cases} --max-runs 2"));
+    let lines = measured(folder.path(), &format!("--target ./defects.so {cases} --runs 2"));
     let why = reasons(&lines);
     assert!(why["change"].contains("it has changed since this program began; start again"), "{why:?}");
 }
@@ -213,7 +213,7 @@ fn libraries_of_others_are_measured_beside_ours_through_their_adapters() {
         let temporary = folder.path().join(format!("temporary-{name}"));
         std::fs::create_dir(&temporary).unwrap();
         let words =
-            format!("run --target ./{name}.so {cases} --max-runs 2 --out {name}.jsonl --html none --quiet");
+            format!("run --target ./{name}.so {cases} --runs 2 --out {name}.jsonl --html none --quiet");
         let run = weighbridge(folder.path()).args(words.split_whitespace()).env("TMPDIR", &temporary);
         Said::by(run).with(0);
         assert_eq!(files(&temporary), [""; 0]);
