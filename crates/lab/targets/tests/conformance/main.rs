@@ -46,15 +46,15 @@ use weighbridge_targets::mechanism;
 fn main() -> ExitCode {
     weighbridge_targets::register();
     catalogue::add(defective::FAMILIES);
+    #[cfg(feature = "iceoryx2")]
+    if let Some(code) = iceoryx2::coordinate_if_asked() {
+        return code;
+    }
     // The folder of what it compiles stays until the last test has ended, for each run loads that again.
     let _folder = match own::begin() {
         Ok(folder) => folder,
         Err(code) => return code,
     };
-    #[cfg(feature = "iceoryx2")]
-    if let Some(code) = iceoryx2::coordinate_if_asked() {
-        return code;
-    }
     runs::main(trials)
 }
 
