@@ -226,7 +226,7 @@ fn counted(case: &Case, run: &Run, found: &mut Found) {
 }
 
 /// Operations a second that the case asks for, where it has a rate.
-fn asked_per_s(case: &Case) -> Option<f64> {
+pub(super) fn asked_per_s(case: &Case) -> Option<f64> {
     case.axes.get("rate")?.parse().ok()
 }
 

@@ -10,7 +10,7 @@ use crate::prelude::*;
 use crate::shared_counters::{Counter, SharedCounters};
 
 /// The reader's side.
-pub(super) struct Arrivals<'a> {
+pub struct Arrivals<'a> {
     schedule: Schedule,
     counters: &'a SharedCounters,
     writers: usize,
@@ -23,7 +23,7 @@ pub(super) struct Arrivals<'a> {
 
 impl<'a> Arrivals<'a> {
     /// None where the case has no rate.
-    pub(super) fn new(
+    pub fn new(
         cx: &Ctx<'_>,
         counters: &'a SharedCounters,
         streams: usize,
@@ -43,7 +43,7 @@ impl<'a> Arrivals<'a> {
 
     /// So many bytes came through a stream.
     #[inline]
-    pub(super) fn came(&mut self, stream: usize, bytes: usize) {
+    pub fn came(&mut self, stream: usize, bytes: usize) {
         let before = self.bytes[stream];
         self.bytes[stream] += bytes as u64;
         for round in before / self.payload_bytes..self.bytes[stream] / self.payload_bytes {
@@ -54,7 +54,7 @@ impl<'a> Arrivals<'a> {
 
     /// Message `number` of a writer, both from 0. It was told when that was due before it was sent.
     #[inline]
-    pub(super) fn arrived(&mut self, writer: usize, number: u64) {
+    pub fn arrived(&mut self, writer: usize, number: u64) {
         if !self.is_over {
             let from_ns = self.counters.get(writer + 1, Counter::DueFromNs);
             self.recorder.arrived(self.schedule.due_ns(from_ns, number));
@@ -62,16 +62,17 @@ impl<'a> Arrivals<'a> {
     }
 
     /// The first sample begins.
-    pub(super) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.recorder.forget();
     }
 
     /// What arrives from now on is in no sample.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.is_over = true;
     }
 
-    pub(super) fn tell(&self, cx: &mut Ctx<'_>) {
+    /// Keeps what was timed.
+    pub fn tell(&self, cx: &mut Ctx<'_>) {
         cx.note_latencies(&self.recorder);
     }
 }
@@ -84,7 +85,7 @@ fn sent(stream: usize, round: u64, (streams, writers): (usize, usize)) -> (usize
 }
 
 /// A writer's side: its share of the rate.
-pub(super) struct Share<'a> {
+pub struct Share<'a> {
     pacer: Pacer,
     counters: &'a SharedCounters,
     role: usize,
@@ -92,14 +93,14 @@ pub(super) struct Share<'a> {
 
 impl<'a> Share<'a> {
     /// None where the case has no rate.
-    pub(super) fn new(cx: &Ctx<'_>, counters: &'a SharedCounters) -> Option<Share<'a>> {
+    pub fn new(cx: &Ctx<'_>, counters: &'a SharedCounters) -> Option<Share<'a>> {
         let pacer = cx.pacer(cx.role - 1, writers(cx.params))?;
         Some(Share { pacer, counters, role: cx.role })
     }
 
     /// Sleeps until the message with this number is due, and says when the first one was.
     #[inline]
-    pub(super) fn await_due(&mut self, number: u64) {
+    pub fn await_due(&mut self, number: u64) {
         if number == 0 {
             self.counters.set(self.role, Counter::DueFromNs, self.pacer.from_ns(0));
         }

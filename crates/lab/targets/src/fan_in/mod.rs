@@ -26,6 +26,7 @@ use crate::many::{Nothing, no_faults, number_axis, with_counters};
 use crate::mechanism::tcp::Nodelay;
 use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
+pub use arrivals::{Arrivals, Share};
 pub use edges::{Edges, Reads};
 use weighbridge_harness::axis::TOUCH_BYTES;
 use weighbridge_harness::ctx::{self, RATE};

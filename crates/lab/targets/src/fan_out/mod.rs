@@ -107,6 +107,12 @@ pub fn burst(params: &CaseParams) -> u64 {
     params.count(BURST) as u64
 }
 
+/// Do all receivers have a message before the next is sent? At a rate several may wait for a receiver, and the sender sleeps until one is
+/// due.
+pub fn is_one_at_a_time(params: &CaseParams) -> bool {
+    burst(params) == 1 && ctx::rate(params).is_none()
+}
+
 fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     if params.payload_bytes < message::least_bytes(C::CAPS) {
         return Err(Unsupported(format!(
@@ -160,12 +166,12 @@ fn drive_interested<C: Multicast>(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let params = cx.params;
-    let is_lossy = C::CAPS.has(Caps::LOSSY);
+    let (is_lossy, ahead_max) = (C::CAPS.has(Caps::LOSSY), C::ahead_max(params));
     match (cx.role, cx.marks(false)) {
-        (0, None) => sender::drive(C::sender(resources, params)?, C::CAPS, counters, cx),
+        (0, None) => sender::drive(C::sender(resources, params)?, (C::CAPS, ahead_max), counters, cx),
         (0, Some(marks)) => {
             let end = marked::Sender { end: C::sender(resources, params)?, marks };
-            sender::drive(end, C::CAPS, counters, cx)
+            sender::drive(end, (C::CAPS, ahead_max), counters, cx)
         }
         (_, None) => receiver::drive(C::receiver(resources, params)?, C::CAPS, counters, cx),
         (_, Some(marks)) => {
@@ -181,8 +187,7 @@ fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let (switches, receivers) =
         (per_op.voluntary_switches + per_op.involuntary_switches, receivers(&case.params) as f64);
     let sleeps = !matches!(case.params.wait, Wait::Spin | Wait::Yield);
-    // At a rate several messages may wait for a receiver, and the sender sleeps until the next is due.
-    if sleeps && case.params.same_cpu() && burst(&case.params) == 1 && ctx::rate(&case.params).is_none() {
+    if sleeps && case.params.same_cpu() && is_one_at_a_time(&case.params) {
         let least = receivers + 1.0;
         if switches < 0.9 * least {
             anomalies.push(format!(

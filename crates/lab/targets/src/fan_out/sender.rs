@@ -18,7 +18,7 @@ use weighbridge_harness::ctx::Noted;
 
 pub(super) fn drive(
     mut end: impl MulticastSender,
-    caps: Caps,
+    (caps, ahead_max): (Caps, Option<u64>),
     counters: &SharedCounters,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
@@ -45,7 +45,7 @@ pub(super) fn drive(
             timed_out += u64::from(!acks.wait(end)?);
             Ok(())
         },
-        false,
+        Behind::By(ahead_max),
     )?;
     let mut facts = end.facts();
     if is_lossy {
@@ -85,9 +85,18 @@ pub(super) fn drive_nothing(cx: &mut Ctx<'_>) -> io::Result<Facts> {
             }
             acks.wait(end).map(|_| ())
         },
-        true,
+        Behind::HaveAll,
     )?;
     Ok(Facts::new())
+}
+
+/// How far receivers may be behind the sender at a rate.
+#[derive(Clone, Copy)]
+enum Behind {
+    /// There are none: whoever sends a message has brought it to all, and is the one that times it.
+    HaveAll,
+    /// By so many messages at most, if that must be bounded.
+    By(Option<u64>),
 }
 
 /// Bursts until there are enough samples: `send` sends the message with a number, and `wait` returns when all before a number
@@ -98,7 +107,7 @@ fn lead(
     acks: &mut Acks<'_>,
     mut send: impl FnMut(u64) -> io::Result<()>,
     mut wait: impl FnMut(&Acks<'_>, u64) -> io::Result<()>,
-    is_harness: bool,
+    receivers_behind: Behind,
 ) -> io::Result<()> {
     let burst = burst(cx.params);
     cx.set_ops_each(burst);
@@ -124,23 +133,31 @@ fn lead(
         send_turn(turn)?;
         wait(acks, end)
     };
-    match cx.pacer(0, 1) {
-        None => {
+    match (cx.pacer(0, 1), receivers_behind) {
+        (None, _) => {
             let work = |batch: Batch| batch.sequences().try_for_each(&mut turn).map(|()| Tally::default());
             cx.lead_noting(work, |_| None, |noted| note(noted).map(|()| noted.elapsed_ns))?;
         }
-        // The harness itself has no receivers: it is the one that sees what was due.
-        Some(_) if is_harness => {
+        (Some(_), Behind::HaveAll) => {
             cx.lead_each_noting(|sequence, _: &mut Tally| turn(sequence), |_| None, note)?;
             cx.end_leading()?;
         }
-        Some(pacer) => {
+        (Some(pacer), Behind::By(ahead_max)) => {
             let source = RefCell::new(Source::new(pacer, counters, receivers(cx.params)));
             let work = |batch: Batch| {
-                let end = VERIFIED + (batch.first + batch.ops) * burst;
-                acks.expect(end);
-                source.borrow_mut().send(batch, &mut send_turn)?;
-                wait(acks, end).map(|()| Tally::default())
+                let last = VERIFIED + (batch.first + batch.ops) * burst;
+                acks.expect(last);
+                source.borrow_mut().send(batch, |turn| {
+                    let end = VERIFIED + (turn + 1) * burst;
+                    if ahead_max.is_some_and(|most| acks.under_way(end) > most) {
+                        // Nobody is behind then.
+                        acks.expect(end - burst);
+                        wait(acks, end - burst)?;
+                        acks.expect(last);
+                    }
+                    send_turn(turn)
+                })?;
+                wait(acks, last).map(|()| Tally::default())
             };
             let note =
                 |noted: Noted| note(noted).map(|()| source.borrow_mut().note(noted, noted.batch.ops * burst));

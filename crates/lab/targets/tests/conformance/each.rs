@@ -1,11 +1,10 @@
 //! Cases that time each operation by itself.
 
-use weighbridge_harness::coordinator::{Measured, Outcome};
-use weighbridge_harness::ctx::LATE_NS;
+use weighbridge_harness::coordinator::Outcome;
 use weighbridge_harness::host::Host;
 use weighbridge_record::{CaseId, Latencies};
 
-use crate::measured::series;
+use crate::measured::at_a_rate;
 use crate::runs::{PLACEMENTS, SHORT, measured, prepare, prepare_or_skip, run};
 
 fn latencies(host: &Host, id: &CaseId) -> Option<(Latencies, u64)> {
@@ -48,34 +47,12 @@ pub fn open_loop(host: &Host) {
 
 /// Requests that are due at a rate, one after the other by those who wait in the kernel, and by the calls of both products.
 pub fn calls_at_a_rate(host: &Host) {
-    for mechanism in ["noop", "pipe", "causeway-sw", "causeway-call", "causeway-bus"] {
+    for mechanism in ["noop", "pipe", "causeway-sw", "causeway-call", "ring-spin"] {
         for placement in PLACEMENTS {
             let id = CaseId::new("roundtrip", mechanism, 64, placement).with("rate", "2000");
             let Some(case) = prepare_or_skip(host, &id) else { continue };
-            at_a_rate(&id, &measured(host, &case, SHORT), 1);
+            at_a_rate(&id, &measured(host, &case, SHORT), 1, 2000);
         }
-    }
-}
-
-/// What a run promises whose operations were due 2000 times a second, each of so many messages: all were timed, by each of those who receive
-/// them; none was done before it was due, and each role counted its own CPU time in time that passed.
-pub fn at_a_rate(id: &CaseId, measured: &Measured, messages_each: u64) {
-    let ops: u64 = measured.samples.iter().map(|sample| sample.ops).sum();
-    let timed: Vec<u64> = measured
-        .roles
-        .iter()
-        .filter_map(|role| role.counted.latencies.as_ref())
-        .map(|latencies| latencies.counts.iter().map(|(_, count)| count).sum())
-        .collect();
-    assert!(!timed.is_empty() && timed.iter().all(|count| *count == ops), "{id}: {timed:?} of {ops} timed");
-    let paced = measured.roles[0].counted.paced.unwrap_or_else(|| panic!("{id}: it had no pace"));
-    assert_eq!(paced.operations * messages_each, ops, "{id}");
-    let least_ns = (paced.operations - 1) * 500_000;
-    assert!(paced.wall_ns >= least_ns, "{id}: {} operations in {} ns", paced.operations, paced.wall_ns);
-    assert_eq!(series(measured, LATE_NS).len(), measured.samples.len(), "{id}");
-    for (index, role) in measured.roles.iter().enumerate() {
-        let cpu_ns = role.counted.sampled.cpu_ns;
-        assert!(cpu_ns <= paced.wall_ns + paced.wall_ns / 20, "{id}: role {index} used {cpu_ns} ns");
     }
 }
 

@@ -5,9 +5,9 @@ use weighbridge_harness::contract::{Caps, Target};
 use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
-use crate::measured::{measure, series};
+use crate::measured::{self, measure, series};
 use crate::runs::{PLACEMENTS, Promises, prepare, refuses, with};
-use crate::{each, fan_in, fan_out, runs};
+use crate::{fan_in, fan_out, runs};
 
 pub fn trials(host: &'static Host) -> Vec<Trial> {
     let families: [(&'static [Target], _); 2] = [
@@ -72,7 +72,7 @@ fn harness(host: &Host) {
     for placement in PLACEMENTS {
         measure(host, &CaseId::new("fan-in", "noop", 1, placement));
         let paced = CaseId::new("fan-out", "noop", 64, placement).with("rate", "2000");
-        measure(host, &paced).inspect(|measured| each::at_a_rate(&paced, measured, 1));
+        measure(host, &paced).inspect(|measured| measured::at_a_rate(&paced, measured, 1, 2000));
         let id = CaseId::new("fan-out", "noop", 64, placement).with("burst", "3");
         let Some(measured) = measure(host, &id) else { continue };
         assert_eq!(series(&measured, "sender_ns").len(), measured.samples.len());

@@ -4,9 +4,8 @@ use weighbridge_harness::contract::{Caps, Target};
 use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
-use crate::each;
 use crate::killed::killed;
-use crate::measured::{measure, series};
+use crate::measured::{self, measure, series};
 use crate::runs::{Promises, with};
 
 pub const PROMISES: Promises = &[
@@ -62,7 +61,7 @@ fn at_a_rate(host: &Host, target: &'static Target) {
         let Some(measured) = measure(host, &id) else { continue };
         let lost: f64 = series(&measured, "lost").iter().sum();
         if lost == 0.0 {
-            each::at_a_rate(&id, &measured, burst);
+            measured::at_a_rate(&id, &measured, burst, 2000);
             assert_eq!(
                 measured.roles.iter().filter(|role| role.counted.latencies.is_some()).count(),
                 3,

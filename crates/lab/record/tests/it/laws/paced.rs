@@ -3,7 +3,7 @@
 use weighbridge_record::{Line, Paced, Run};
 
 use super::sound::sound;
-use super::{UNIX, broken, changed, runs};
+use super::{UNIX, broken, changed, runs, summary};
 
 /// A sound record whose case was asked for as often as it was done, in twice the time that its operations took.
 fn paced(change: &dyn Fn(&mut Run)) -> Vec<Line> {
@@ -59,4 +59,24 @@ fn cpu_time_at_a_rate_is_used_in_the_time_that_passed() {
         *paced = Paced { operations: paced.operations / 8, wall_ns: paced.wall_ns / 8 };
     };
     assert_eq!(found(&too_short), [format!("cpu-time of {UNIX}")]);
+}
+
+#[test]
+fn who_leads_at_a_rate_may_sleep_and_nobody_else_in_the_harness() {
+    const NOOP: &str = "solo/noop/0/same-cpu";
+    for (rate, laws) in [(Some("2000"), &[][..]), (None, &["harness-calls"])] {
+        let sleeps = summary(NOOP, |of| {
+            of.system_calls.as_mut().unwrap().roles[0].calls.insert("clock_nanosleep".into(), 1.0);
+        });
+        let mut lines = changed(sound(), &sleeps);
+        for line in &mut lines {
+            if let (Line::Case(case), Some(rate)) = (line, rate)
+                && case.case.to_string() == NOOP
+            {
+                case.axes.insert("rate".into(), rate.into());
+            }
+        }
+        let found: Vec<String> = broken(&lines).into_iter().map(|(law, _)| law).collect();
+        assert_eq!(found, laws, "{rate:?}");
+    }
 }
