@@ -91,8 +91,8 @@ impl Ctx<'_> {
         let mut before = (leader.count(), ThreadCounters::read());
         let count = self.timing.samples.min(MAX_SAMPLES);
         let late_ns = began_ns + count as u64 * interval_ns + LATE_NS;
-        let mut taken = Vec::with_capacity(count);
-        while taken.len() < count && (began_ns < late_ns || taken.len() < self.timing.least_samples) {
+        let mut taken = 0;
+        while taken < count && (began_ns < late_ns || taken < self.timing.least_samples) {
             window_marks::window_begins();
             let now_ns = self.interval(leader, began_ns + interval_ns)?;
             window_marks::window_ends();
@@ -102,7 +102,8 @@ impl Ctx<'_> {
             // A read may have returned several messages.
             let messages = bytes.checked_div(self.params.payload_bytes as u64).unwrap_or(ops);
             self.count_paced(messages, (began_ns, now_ns));
-            taken.push(Sample {
+            // At once, for who looks at the run while it goes on.
+            self.shared.push_sample(Sample {
                 start_ns: began_ns,
                 elapsed_ns: now_ns - began_ns,
                 ops,
@@ -110,17 +111,17 @@ impl Ctx<'_> {
                 preemptions: now.1.since(&before.1).involuntary_switches,
                 extra: 0,
             });
+            taken += 1;
             (began_ns, before) = (now_ns, now);
         }
         self.shared.set_phase(Phase::Over);
         self.count(before.0.0 - counted_from.0, before.0.1 - counted_from.1);
         self.end_counting()?;
-        self.end_intervals(taken, leader)
+        self.end_intervals(leader)
     }
 
-    /// Keeps the samples, lets the others know what was counted, and ends with them.
-    pub(super) fn end_intervals(&mut self, taken: Vec<Sample>, leader: &mut impl Leader) -> io::Result<()> {
-        taken.into_iter().for_each(|sample| self.shared.push_sample(sample));
+    /// Lets the others know what was counted, and ends with them.
+    pub(super) fn end_intervals(&mut self, leader: &mut impl Leader) -> io::Result<()> {
         self.shared.set_counted_ops(self.counted.ops);
         self.drain_until_balanced(leader)?;
         self.shared.finish()
