@@ -223,8 +223,7 @@ fn before(cx: &Ctx<'_>) -> Before {
 impl Plan {
     pub(super) fn new(cx: &Ctx<'_>, has_lead_out: bool) -> Plan {
         match &cx.turnstile {
-            // A sample waits for its last operation, which must be rare among those that are due.
-            None if cx.has_rate() => Plan::Alone(Planner::new(cx.timing_of_turns(), before(cx))),
+            None if cx.has_rate() => Plan::Alone(Planner::new(cx.timing_at_rate(), before(cx))),
             None => Plan::Alone(Planner::new(cx.timing, before(cx))),
             Some(turnstile) => Plan::InTurn(Slices::new(turnstile.party().slice_ns, has_lead_out)),
         }

@@ -12,6 +12,7 @@ use causeway_os::clock;
 use super::{Ctx, Time, advance_virtual_time, now_ns};
 use crate::axis::{Axis, Values};
 use crate::params::CaseParams;
+use crate::planner::Timing;
 
 /// Is the loop open?
 pub const RATE: Axis = Axis {
@@ -121,6 +122,14 @@ impl Ctx<'_> {
     /// Do operations of this run come at a rate of their own (open loop)?
     pub fn has_rate(&self) -> bool {
         rate(self.params).is_some()
+    }
+
+    /// A sample ends when its last operation does, which may be late for the first of the next: both must be rare.
+    pub(super) fn timing_at_rate(&self) -> Timing {
+        const LEAST_NS: u64 = 50_000_000;
+        let Timing { sample_ns, least_samples, run_ns, .. } = self.timing;
+        let sample_ns = sample_ns.max(LEAST_NS);
+        Timing { sample_ns, run_ns: run_ns.max(sample_ns * least_samples as u64), ..self.timing }
     }
 
     /// Lets this role begin its operations when they are due, as part number `part` of `parts` of the rate; none where there is no rate.
