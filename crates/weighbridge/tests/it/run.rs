@@ -150,8 +150,7 @@ fn json_on_standard_output_is_one_document_and_progress_stays_out_of_it() {
 fn each_second_of_a_run_is_told_to_who_asks_for_it() {
     let folder = folder();
     let case = "fan-in/pipe/1/free/streams=10";
-    let words =
-        format!("run {case} --run-time 4s --interval 200ms --max-runs 1 --no-system-calls --html none");
+    let words = format!("run {case} --run-time 4s --interval 200ms --runs 1 --no-system-calls --html none");
     for is_watched in [true, false] {
         let record = folder.path().join(format!("{is_watched}.jsonl"));
         let flag = if is_watched { " --progress" } else { "" };
