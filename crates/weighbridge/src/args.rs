@@ -31,7 +31,7 @@ Does A differ from B?
   What does the kernel do differently?                      weighbridge explain --a CASE --b CASE
   Does another kernel need more instructions?               weighbridge guest compare, and guest explain says where
   Which symbols grew?                                       weighbridge bloat
-  Which broker carries my traffic for less?                 weighbridge dbus replay
+  Which broker carries my traffic for less?                 weighbridge dbus replay; with --a and --b: did a build?
   Do our figures agree with those of other tools?           weighbridge check
 
 Results go to standard output, progress and warnings to standard error.
