@@ -40,7 +40,8 @@
 //! | `marks.rs` | four times a message, in a marked run only | marks are what such a run is for; its figure is dropped |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
 //! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
-//! | `coordinator/running.rs` | – | as above |
+//! | `coordinator/live.rs` | – | another process, and only with `--progress`: a look at the run once a second |
+//! | `coordinator/running.rs` | – | another process: how long a run took, and the counters of the system around a run |
 //! | `coordinator/starting.rs` | – | as above |
 //! | `rounds.rs` | – | another process: the budget |
 //! | `session.rs` | – | another process: the cost of a run |

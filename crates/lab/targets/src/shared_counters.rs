@@ -138,6 +138,6 @@ mod tests {
             assert_eq!(there.get(role, counter), number as u64);
         }
         assert_eq!(there.futex().load(Relaxed), u32::MAX);
-        assert_eq!(there.total(0..3, Messages), 9 + 18);
+        assert_eq!(there.total(0..3, Messages), all.count() as u64 * 3);
     }
 }
