@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::compare_args::{self, CompareArgs};
@@ -94,6 +95,18 @@ struct Typed {
     /// Replace files that exist and are named with --out, --html and the like
     #[arg(long, global = true, help_heading = "Output")]
     force: bool,
+    /// Colors of tables: by default on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        env = "WEIGHBRIDGE_COLOR",
+        hide_env_values = true,
+        help_heading = "Output"
+    )]
+    color: clap::ColorChoice,
 }
 
 /// What the program does.
@@ -175,7 +188,9 @@ Examples:
     )]
     Completions(Completions),
     /// Print the manual page, of the program or of one command
-    #[command(after_help = "Example:\n  weighbridge man run | man -l -")]
+    #[command(
+        after_help = "Examples:\n  weighbridge man run | man -l -\n  weighbridge man dbus replay | man -l -"
+    )]
     Man(Man),
 }
 
@@ -324,7 +339,7 @@ pub struct Check {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Write only warnings to standard error, no progress
-    #[arg(long, short)]
+    #[arg(long, short, env = "WEIGHBRIDGE_QUIET", value_parser = FalseyValueParser::new())]
     pub quiet: bool,
 }
 
@@ -353,9 +368,9 @@ pub struct Completions {
 
 #[derive(Debug, Args)]
 pub struct Man {
-    /// The command whose page it is [default: the program]
+    /// The command whose page it is, as in dbus replay [default: the program]
     #[arg(value_name = "COMMAND")]
-    pub command: Option<String>,
+    pub command: Vec<String>,
 }
 
 /// Formats of a report.
@@ -388,7 +403,10 @@ pub enum By {
 
 /// Reads the command line. Help and mistakes have been printed when there is no command.
 pub fn parse() -> Result<Command, Exit> {
-    let parsed = Typed::try_parse().inspect(|typed| destination::replace_files(typed.force));
+    let parsed = Typed::try_parse().inspect(|typed| {
+        destination::replace_files(typed.force);
+        output::choose_color(typed.color);
+    });
     parsed.map(|typed| typed.command).map_err(|error| {
         use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
         match error.kind() {
