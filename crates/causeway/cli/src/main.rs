@@ -187,7 +187,14 @@ fn serve(socket: PathBuf, publishers: Publishers, capacity: u64, subscribers: Us
     // which inherits that.
     let signals = causeway_os::process::block_signals(&[SIGINT, SIGTERM])?;
     let group = Group::create(&socket.display().to_string(), options)?;
-    group.serve_at(&socket)?;
+    group.serve_at(&socket).map_err(|error| match &error {
+        // Here it is no server that is missing.
+        Error::Os(os) if os.os().kind() == io::ErrorKind::NotFound => Failure::Failed(format!(
+            "the folder of {} does not exist; make it, or use another path",
+            socket.display()
+        )),
+        _ => error.into(),
+    })?;
     eprintln!("serving {} for {whom}; interrupt to end", socket.display());
     let over_rate = group.over_rate()?;
     // It ends with the group.

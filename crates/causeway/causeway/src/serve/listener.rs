@@ -8,7 +8,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 
-use crate::error::{Error, Result, errno};
+use crate::error::{Error, Result};
 use crate::foreign::ForeignSocket;
 use crate::wire::ANSWER_TIME;
 
@@ -32,11 +32,6 @@ impl Listener {
             ServeError::PathTooLong(_) => on(Errno::NAMETOOLONG),
             ServeError::InUse => on(Errno::ADDRINUSE),
             ServeError::Occupied(what) => occupied(path, what),
-            ServeError::Os(error) if errno(&error) == Some(Errno::NOENT) => {
-                let why =
-                    format!("the folder of {} does not exist; make it, or use another path", path.display());
-                Error::invalid("path", why)
-            }
             ServeError::Os(error) => error.into(),
         })?;
         Ok(Listener { socket, _path: path })

@@ -270,7 +270,7 @@ fn a_bus_that_cannot_go_on_says_why_and_ends_every_call() {
             has_asked.fetch_add(1, Ordering::Relaxed);
             two.finish_call(serial, PATIENCE).unwrap_err()
         });
-        assert_eq!(traced.run_failing(fails, || false), Some(1));
+        assert_eq!(traced.run_failing(fails, || false), Some(3));
         asking.join().unwrap();
         let error = calling.join().unwrap();
         assert!(matches!(error, causeway_bus::Error::AuthorityGone), "{error}");

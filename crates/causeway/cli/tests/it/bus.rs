@@ -220,7 +220,7 @@ fn everything_works(bus: &Bus) {
         (&["wait", "a.b", "--timeout=-1"], "is not a time; write a time"),
         (&["wait", "a.b", "--timeout", "-1"], "is not a time; write a time"),
         (&["wait", "a.b", "--timeout", "inf"], "is not a time; write a time"),
-        (&["monitor", "--limit", "-1"], "whole number that is not negative"),
+        (&["monitor", "--limit", "-1"], "whole number, 1 or more"),
         (&["call", ":1.4711", "/", "a.b", "M"], "there is no connection :1.4711"),
         (&["call", ECHO, "/", "com.example.Test", "Quit"], "it ends"),
     ] {
