@@ -64,7 +64,7 @@ fn what_is_no_socket_of_a_unit_is_said_in_a_sentence() {
         let (read, write) = std::io::pipe().unwrap();
         let mut bus = start(fds, said, "", Stderr::Fd(write.into()));
         let complaint = std::io::read_to_string(read).unwrap();
-        assert_eq!(bus.wait(Some(PATIENCE)).unwrap(), Some(Exit::Code(1)), "{complaint}");
+        assert_eq!(bus.wait(Some(PATIENCE)).unwrap(), Some(Exit::Code(3)), "{complaint}");
         complaint
     };
     let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
