@@ -17,6 +17,7 @@ pub mod mechanism;
 pub mod op;
 mod page;
 mod prelude;
+pub mod properties;
 pub mod shared_counters;
 pub mod signal;
 pub mod suites;

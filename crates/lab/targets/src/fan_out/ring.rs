@@ -35,6 +35,10 @@ impl Multicast for Ring {
     type Sender = Sender;
     type Receiver = Receiver;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        SHARED_MEMORY
+    }
+
     fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let memory = memory::memfd("weighbridge-ring", bytes(params) as u64)?;
         of_each_role(memory, receivers + 1)

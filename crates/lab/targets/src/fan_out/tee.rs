@@ -23,6 +23,10 @@ impl Multicast for PipeTee {
     type Sender = Sender;
     type Receiver = Receiver<true>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        properties::of_kernel(Across::PassedDescriptors)
+    }
+
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let page = causeway_os::memory::page_bytes() as u64;
         let pages = (params.payload_bytes as u64).div_ceil(page) * burst(params);
