@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::advise_args::{self, AdviseArgs};
 use crate::compare_args::{self, CompareArgs};
 use crate::explain_args::{self, ExplainArgs, TimelineArgs};
 use crate::output_args::{Answer, OutputWithPage};
@@ -20,6 +21,9 @@ Examples:
   weighbridge list                           what can be measured here
   weighbridge report                         the tables of the last run
   weighbridge history                        the records of earlier runs
+
+What should I take?
+  Which mechanism for my message, rate and demands?         weighbridge advise
 
 Does A differ from B?
   Which of the cases of a run costs less?                   weighbridge run, in its answers
@@ -106,6 +110,9 @@ pub enum Command {
     List(List),
     /// Show the machine as a record describes it, and what is not available on it
     Env(Env),
+    /// Say which mechanism to take for a message: what it costs, how sure that is, and what each demand costs
+    #[command(after_help = advise_args::AFTER_HELP)]
+    Advise(Box<AdviseArgs>),
     /// Show records in any format
     #[command(after_help = "\
 The valid lines of a damaged record are shown; standard error names the other lines, and why they are not valid.

@@ -28,6 +28,7 @@ use crate::{notes, suite};
 
 pub use compare::verdict_in_words;
 pub use distribution::name as percentile_name;
+pub use findings::{common_axes, named};
 pub use remarks::skipped;
 
 /// What sections are made from.

@@ -1,0 +1,144 @@
+//! Which cases answer a question: each mechanism as the demands need it, and as it would be taken without them.
+
+use weighbridge_harness::axis::{self, Axis, Values, Wait};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::{Caps, PatternInfo, Target};
+use weighbridge_harness::host::Host;
+use weighbridge_harness::plan;
+use weighbridge_record::derive::is_of_the_mechanism;
+use weighbridge_record::{CaseId, Property};
+use weighbridge_report::Question;
+
+/// The candidates that can be measured here, in the order of the catalogue. Beside those that meet all demands there are those that would be
+/// chosen without one of them, or without any: what a demand costs is found by measuring both.
+pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
+    let all = &question.demands;
+    let without = |one: &Property| -> Vec<Property> { all.iter().copied().filter(|of| of != one).collect() };
+    let mut wanted: Vec<Vec<Property>> = vec![all.clone(), Vec::new()];
+    wanted.extend(all.iter().map(without));
+    let mut found = Vec::new();
+    for target in catalogue::all().filter(|target| !target.caps.has(Caps::HARNESS)) {
+        let Some(pattern) = target.patterns.iter().find(|pattern| pattern.id == question.pattern) else {
+            continue;
+        };
+        let variants = variants(target, base(target, pattern, question), question);
+        for demands in &wanted {
+            let first = variants.iter().find(|id| meets(id, demands, host));
+            if let Some(id) = first.filter(|id| !found.contains(*id)) {
+                found.push(id.clone());
+            }
+        }
+        // Who spins takes a CPU whole; what it costs to sleep instead is another candidate.
+        if question.cpu_budget.is_some() {
+            let sleeps =
+                |id: &&CaseId| id.axes.get(axis::WAIT.name).is_some_and(|wait| wait == Wait::Block.name());
+            let first = variants.iter().filter(sleeps).find(|id| meets(id, all, host));
+            if let Some(id) = first.filter(|id| !found.contains(*id)) {
+                found.push(id.clone());
+            }
+        }
+    }
+    found
+}
+
+fn base(target: &Target, pattern: &PatternInfo, question: &Question) -> CaseId {
+    let mut id = CaseId::new(pattern.id, target.id, question.payload_bytes, &question.placement);
+    let has = |name: &str| pattern.axes.iter().any(|axis| axis.name == name);
+    if has("receivers") {
+        id = id.with("receivers", &question.receivers.to_string());
+    }
+    if has("rate") {
+        id = id.with("rate", &(question.rate.round() as u64).max(1).to_string());
+    }
+    id
+}
+
+/// A mechanism as it can be used: as it is by default, then with one of its own axes at another value, each with every way to wait. A
+/// program that polls a descriptor pays for that, so with such a demand the ways that do come first.
+fn variants(target: &Target, base: CaseId, question: &Question) -> Vec<CaseId> {
+    let wait = |wait: &Wait| base.clone().with(axis::WAIT.name, wait.name());
+    let mut waits = vec![base.clone()];
+    let polls = target.waits.iter().filter(|wait| matches!(wait, Wait::Epoll | Wait::Poll)).map(wait);
+    if question.demands.contains(&Property::Pollable) {
+        let mut polls: Vec<CaseId> = polls.collect();
+        polls.sort_by_key(|id| id.axes[axis::WAIT.name] != Wait::Epoll.name());
+        waits.splice(0..0, polls);
+    }
+    waits.extend(target.waits.iter().filter(|wait| !matches!(wait, Wait::Epoll | Wait::Poll)).map(wait));
+    let own: Vec<(&str, &str)> =
+        target.axes.iter().filter(|axis| is_of_the_mechanism(axis.name)).flat_map(words).collect();
+    let changed =
+        waits.iter().flat_map(|id| own.iter().map(move |(name, value)| id.clone().with(name, value)));
+    let all: Vec<CaseId> = waits.iter().cloned().chain(changed).map(plan::without_defaults).collect();
+    all
+}
+
+/// The values of an axis of words that are not its default.
+fn words(axis: &'static Axis) -> Vec<(&'static str, &'static str)> {
+    match axis.values {
+        Values::OneOf(words) => {
+            words.iter().filter(|word| **word != axis.default).map(|word| (axis.name, *word)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Can it be measured here, and has it all that is demanded?
+fn meets(id: &CaseId, demands: &[Property], host: &Host) -> bool {
+    catalogue::prepare(id, host).is_ok_and(|case| {
+        let own = case.target.properties_of(&case.params);
+        demands.iter().all(|demand| own.is_some_and(|own| own.has(*demand)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(demands: &[Property], receivers: u64) -> Vec<String> {
+        crate::register();
+        let host = Host::look().unwrap();
+        let question = Question {
+            pattern: if receivers > 1 { "fan-out" } else { "roundtrip" }.into(),
+            placement: "same-cpu".into(),
+            payload_bytes: 64,
+            receivers,
+            rate: 1000.0,
+            demands: demands.to_vec(),
+            cpu_budget: None,
+        };
+        let mut found = of(&question, &host);
+        for id in &mut found {
+            assert_eq!(id.axes.remove("rate").as_deref(), Some("1000"), "{id}");
+            let expected = (receivers > 1).then(|| receivers.to_string());
+            assert_eq!(id.axes.remove("receivers"), expected, "{id}");
+        }
+        found.iter().map(CaseId::variant).collect()
+    }
+
+    #[test]
+    fn without_demands_each_mechanism_is_a_candidate_as_it_is() {
+        let found = candidates(&[], 1);
+        assert!(found.contains(&"pipe".into()) && found.contains(&"ring-futex".into()), "{found:?}");
+        assert!(!found.iter().any(|name| name.starts_with("mock") || name.starts_with("noop")), "{found:?}");
+        assert!(!found.iter().any(|name| name.starts_with("ring-spin")), "one CPU: {found:?}");
+    }
+
+    #[test]
+    fn each_demand_brings_the_variant_that_meets_it_beside_the_one_without_it() {
+        let found = candidates(&[Property::OtherUsers], 1);
+        for name in ["causeway-sw trust=strangers", "causeway-sw", "ring-futex", "pipe"] {
+            assert!(found.contains(&name.into()), "{name}: {found:?}");
+        }
+        let found = candidates(&[Property::Pollable, Property::OtherUsers], 1);
+        for name in ["causeway-sw trust=strangers wait=epoll", "causeway-sw wait=epoll", "pipe wait=epoll"] {
+            assert!(found.contains(&name.into()), "{name}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn several_receivers_and_a_rate_are_part_of_each_candidate() {
+        let found = candidates(&[], 3);
+        assert!(found.contains(&"unix-stream".into()), "{found:?}");
+    }
+}
