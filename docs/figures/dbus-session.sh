@@ -35,7 +35,7 @@ exec 3< <(exec dbus-daemon --session --nofork --print-address 2>/dev/null)
 pids+=($!)
 read -r DBUS_SESSION_BUS_ADDRESS <&3
 export DBUS_SESSION_BUS_ADDRESS
-"$weighbridge" dbus capture --address "$DBUS_SESSION_BUS_ADDRESS" --for 14s -o "$capture" &
+"$weighbridge" dbus capture --address "$DBUS_SESSION_BUS_ADDRESS" --budget 14s -o "$capture" &
 capturing=$!
 sleep 1
 

@@ -12,7 +12,7 @@ use crate::output_args::{Answer, OutputWithPage};
 pub use crate::selection_args::{Effort, KERNEL_SLAB, Selection};
 use crate::values::{self, PageFormat};
 pub use crate::values::{RunFormat, TextOrJson};
-use crate::{mistakes, output};
+use crate::{Exit, destination, mistakes, output};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -39,9 +39,9 @@ Does A differ from B?
   Do our figures agree with those of other tools?           weighbridge check
 
 Results go to standard output, progress and warnings to standard error.
-Exit code: 0 success, 1 a ratio outside its band (check) or findings (dbus lint), 2 a usage mistake or a failure, \
-4 a figure that is void, \
-130 interrupted with a valid partial record.";
+Exit code: 0 it holds, or was done; 1 a verdict against: regressed, outside a band, findings, a broken promise; 2 what was typed has no \
+meaning here, and nothing was done; 3 something failed or is missing; 4 no verdict: figures are void, or a case is \
+inconclusive and --strict was given; 130 interrupted, with a valid partial record.";
 
 const AFTER_RUN_HELP: &str = "\
 A case is named pattern/mechanism/payload bytes/placement, then axes that are not at their default:
@@ -72,8 +72,8 @@ Examples:
 const AFTER_CHECK_HELP: &str = "\
 Answers whether our figures agree with those of other tools. Whether something here has become more expensive, `weighbridge compare` says.
 
-Each turn runs the external tool and our case alternately, one to five times, on the same CPUs. The result is the median \
-over the turns of the ratio ours/theirs. The verdict is inside when the whole 95 % interval of the ratio lies in the expected \
+Each round runs the external tool and our case alternately, one to five times, on the same CPUs. The result is the median \
+over the rounds of the ratio ours/theirs. The verdict is inside when the whole 95 % interval of the ratio lies in the expected \
 band, outside when the whole interval lies outside the band, and inconclusive otherwise. Tools that are missing are listed \
 with their package.
 
@@ -81,13 +81,13 @@ A tool runs in a session of its own, on given CPUs, with a deadline. A superviso
 started when the tool ends, and when weighbridge ends.
 
 Exit code: 0 when no ratio is outside its band, also when tools are missing or a verdict is inconclusive; 1 when a \
-ratio is outside; 2 when a tool or a case of ours failed, the budget ended before the first turn of a check, or nothing \
-could be compared; 130 interrupted.
+ratio is outside; 3 when a tool or a case of ours failed, the budget ended before the first turn of a check, or nothing \
+could be compared; 4 when a record of it is void; 130 interrupted.
 
 Examples:
   weighbridge check                        everything that is installed
   weighbridge check perf                   the checks of one tool
-  weighbridge check 'perf-sched-*' iperf3 --turns 13 --format json";
+  weighbridge check 'perf-sched-*' iperf3 --rounds 13 --format json";
 
 /// Measures the cost of moving messages, wake-ups and memory between Linux processes.
 #[derive(Debug, Parser)]
@@ -95,6 +95,9 @@ Examples:
 struct Typed {
     #[command(subcommand)]
     command: Command,
+    /// Replace files that exist and are named with --out, --html and the like
+    #[arg(long, global = true, help_heading = "Output")]
+    force: bool,
 }
 
 /// What the program does.
@@ -181,6 +184,13 @@ Examples:
     /// Print the manual page, of the program or of one command
     #[command(after_help = "Example:\n  weighbridge man run | man -l -")]
     Man(Man),
+}
+
+impl Command {
+    /// Does `git bisect run` read the exit code?
+    pub fn bisects(&self) -> bool {
+        matches!(self, Command::Compare(args) if args.bisect)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -301,16 +311,16 @@ pub struct Check {
     /// Checks: globs on their names, or the names of tools [default: all]
     #[arg(value_name = "GLOB")]
     pub globs: Vec<String>,
-    /// Turns of each check; fewer than 6 give no interval and so no verdict; 9 or more tolerate one disturbed turn on
+    /// Rounds of each check, in which both take their turn; fewer than 6 give no interval and so no verdict; 9 or more tolerate one disturbed round on
     /// each side of the median
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..=100))]
-    pub turns: u16,
-    /// Time for all turns together, as in 90s or 5m
+    pub rounds: u16,
+    /// Time for all rounds together, as in 90s or 5m
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::duration)]
     pub budget: Duration,
     /// Time for one run of a tool; a tool that takes longer is killed, and its check fails
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = values::duration)]
-    pub limit: Duration,
+    pub timeout: Duration,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
@@ -380,18 +390,22 @@ pub enum By {
     Machine,
 }
 
-/// Reads the command line. Help and mistakes have been printed when there is no command; the error is the exit code.
-pub fn parse() -> Result<Command, u8> {
-    Typed::try_parse().map(|typed| typed.command).map_err(|error| {
+/// Reads the command line. Help and mistakes have been printed when there is no command.
+pub fn parse() -> Result<Command, Exit> {
+    let parsed = Typed::try_parse().inspect(|typed| destination::replace_files(typed.force));
+    parsed.map(|typed| typed.command).map_err(|error| {
         use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
         match error.kind() {
             DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand => {
                 // A reader that has closed its end is no reason for another code.
                 let _ = error.print();
+                if error.use_stderr() { Exit::Mistaken } else { Exit::Fine }
             }
-            _ => output::say(&format!("error: {}", mistakes::sentence(&error))),
+            _ => {
+                output::say(&format!("error: {}", mistakes::sentence(&error)));
+                Exit::Mistaken
+            }
         }
-        u8::try_from(error.exit_code()).unwrap_or(2)
     })
 }
 
@@ -424,7 +438,7 @@ fn after_import_help() -> String {
     format!(
         "What is read, and what a run is there:\n{formats}\nThe machine of the record is the one that the files name, else unknown. Units \
          become nanoseconds and bytes per second, by rules that the record states. A file that cannot be used is named with its line; \
-         what is valid of the others is kept, and the exit code is 2.\n\n\
+         what is valid of the others is kept, and the exit code is 3.\n\n\
          Examples:\n  weighbridge import results.json --out record.jsonl\n  weighbridge import target/criterion/*/new/sample.json --commit \
          1a2b3c4\n  weighbridge report record.jsonl"
     )

@@ -28,14 +28,15 @@ itself is what this machine cannot tell apart. The margin that counts is at leas
 are 10, 15, 22 and 40 of them, and a case ends when its verdict is clear. Regressed is what surely costs more by more than the \
 margin. Of records, the boot is the unit: one boot a side is always inconclusive, four allow a verdict, six where many cases are compared.
 
-Exit code: 0 no case regressed, 1 a case regressed or changed its shape, 2 a usage mistake, nothing measured, or half of the \
-sets of a case failed, 3 a case is inconclusive and --strict was given, 4 A against itself differed, so the verdict is void, \
+Exit code: 0 no case regressed, 1 a case regressed or changed its shape, 2 a usage mistake, 3 nothing measured, or half of the \
+sets of a case failed, 4 A against itself differed, so the verdict is void, or a case is inconclusive and --strict was given, \
 130 interrupted.
 
 Examples:
   weighbridge compare --a wait=block --b wait=epoll 'roundtrip/pipe/64/*'
   weighbridge compare --a ./weighbridge-old --b ./weighbridge-new roundtrip/causeway-sw stream/pipe
   weighbridge compare --a builds/old --b builds/new roundtrip/causeway-sw    # folders of relinked builds
+  git bisect run sh -c 'make || exit 125; weighbridge compare --a ./good --b ./new --bisect roundtrip/pipe'
   weighbridge compare --b env:MALLOC_ARENA_MAX=1 solo/malloc-free
   weighbridge compare before-*.jsonl --with after-*.jsonl --format markdown
   weighbridge compare --a ./old --b ./new 'roundtrip/*/64/*' --budget 3m --format junit > results.xml";
@@ -73,13 +74,16 @@ pub struct CompareArgs {
     pub budget: Duration,
     /// Fewest and most sets of a case [default: 12 to as many as the budget allows, between 40 and 1000]
     #[arg(long, value_name = "N..M", value_parser = values::units, help_heading = "Precision and time")]
-    pub units: Option<RangeInclusive<usize>>,
+    pub runs: Option<RangeInclusive<usize>>,
     /// Count no system calls, which takes one more run of each case and side, with a tracer (ptrace)
     #[arg(long, help_heading = "Precision and time")]
     pub no_system_calls: bool,
-    /// End with code 3 where a case is inconclusive
+    /// End with code 4 where a case is inconclusive
     #[arg(long, help_heading = "Precision and time")]
     pub strict: bool,
+    /// End as `git bisect run` expects: 0 good, 1 regressed, 125 no verdict about this commit, 128 a mistake, which ends the bisection
+    #[arg(long, conflicts_with = "strict", help_heading = "Precision and time")]
+    pub bisect: bool,
     /// Seed of the order of sets [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,

@@ -33,8 +33,8 @@ A time line is kept in memory: the latest 50,000 messages as the monitor gets th
 written in the end; SIGUSR2 has what is in memory written meanwhile, as FILE.1.json, FILE.2.json and so on, and forgotten. It has no contents of messages.
 
 Examples:
-  weighbridge dbus capture --session --for 10s -o desktop.pcap
-  weighbridge dbus capture --session --for 10s --timeline desktop.json
+  weighbridge dbus capture --session --budget 10s -o desktop.pcap
+  weighbridge dbus capture --session --budget 10s --trace-out desktop.json
   weighbridge dbus capture --system | weighbridge dbus analyse -")]
     Capture(Capture),
     /// Say what happened in a capture: counts, sizes, latencies, habits, recipients, costly match rules
@@ -51,7 +51,7 @@ Examples:
     Analyse(Analyse),
     /// Find match rules that cost more than they bring, in a capture or on a running bus
     #[command(after_help = "\
-Exit code: 0 no finding at or above the level, 1 findings, 2 a mistake or a failure.
+Exit code: 0 no finding at or above the level, 1 findings, 2 a mistake, 3 a failure.
 
 Examples:
   weighbridge dbus lint boot.pcap
@@ -62,7 +62,7 @@ Examples:
 Without a bus, every broker that is installed is started for each experiment anew, with limits that are low enough to be reached, and \
 killed after it. On a running bus, experiments that fill queues or tables are left out; the others connect, send to each other and leave.
 
-Exit code: 0 every promise is kept, 1 one is broken or answers differ between repetitions, 2 a mistake or a failure.
+Exit code: 0 every promise is kept, 1 one is broken or answers differ between repetitions, 2 a mistake, 3 a failure.
 
 Examples:
   weighbridge dbus exam
@@ -79,9 +79,9 @@ for less. What one call or signal costs a broker, `weighbridge run --suite dbus-
 Signals and calls of the replay reach other programs of a running bus that want them; a bus where a name of the capture is taken is refused.
 
 Examples:
-  weighbridge dbus replay desktop.pcap --on dbus-daemon
-  weighbridge dbus replay desktop.pcap --on dbus-daemon --on dbus-broker --rounds 20
-  weighbridge dbus replay desktop.pcap --on unix:path=/tmp/bus --speed recorded --format json")]
+  weighbridge dbus replay desktop.pcap --broker dbus-daemon
+  weighbridge dbus replay desktop.pcap --broker dbus-daemon --broker dbus-broker --rounds 20
+  weighbridge dbus replay desktop.pcap --broker unix:path=/tmp/bus --speed recorded --format json")]
     Replay(Replay),
     /// Measure calls and their replies on a bus that runs, by size
     #[command(after_help = "\
@@ -128,16 +128,16 @@ pub struct Capture {
     #[command(flatten)]
     pub bus: Bus,
     /// How long [default: until Ctrl-C, or until the bus ends]
-    #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
-    pub time: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub budget: Option<Duration>,
     /// The capture, a file that does not exist yet, or `-` for standard output [default: standard output if it is no
-    /// terminal; none with --timeline]
+    /// terminal; none with --trace-out]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// File for a time line in the Trace Event Format, which ui.perfetto.dev opens: the latest messages, and what the kernel saw of the bus and
     /// its programs
     #[arg(long, value_name = "FILE.json")]
-    pub timeline: Option<PathBuf>,
+    pub trace_out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -219,10 +219,10 @@ pub struct Exam {
     pub only: Vec<&'static Property>,
     /// Make each experiment N times; answers that differ are shown beside each other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
-    pub times: u16,
+    pub rounds: u16,
     /// File for a time line of one experiment in the Trace Event Format, which ui.perfetto.dev opens; of one broker and one property
     #[arg(long, value_name = "FILE.json")]
-    pub timeline: Option<PathBuf>,
+    pub trace_out: Option<PathBuf>,
     /// What to make of it
     #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
     pub format: DocumentFormat,
@@ -235,7 +235,7 @@ pub struct Replay {
     pub files: Vec<PathBuf>,
     /// On this broker (dbus-daemon, dbus-broker, busd, causewayd, causeway-bus) or the bus at this address; may be repeated [default: all brokers that are installed]
     #[arg(long, value_name = "ADDRESS|BROKER", value_parser = target)]
-    pub on: Vec<Target>,
+    pub broker: Vec<Target>,
     /// As `recorded`, a number of times as fast, or `max`: as fast as causes allow
     #[arg(long, value_name = "SPEED", default_value = "max", value_parser = speed)]
     pub speed: Speed,
@@ -250,10 +250,10 @@ pub struct Replay {
     pub rounds: Option<u16>,
     /// Fail when nothing moves for this time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
-    pub stall_timeout: Duration,
+    pub timeout: Duration,
     /// File for a time line of one replay in the Trace Event Format, which ui.perfetto.dev opens; on one bus, in one round
     #[arg(long, value_name = "FILE.json")]
-    pub timeline: Option<PathBuf>,
+    pub trace_out: Option<PathBuf>,
     /// What to make of it
     #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
     pub format: DocumentFormat,

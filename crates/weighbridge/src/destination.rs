@@ -5,11 +5,40 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use weighbridge_record::{Line, Writer};
 
 use crate::values::Page;
 use crate::{Failure, output, store};
+
+/// Whether files of the names that were given are replaced: `--force`.
+static REPLACES: OnceLock<bool> = OnceLock::new();
+
+/// To be called once, before any file is created.
+pub fn replace_files(replaces: bool) {
+    let _ = REPLACES.set(replaces);
+}
+
+/// Creates a file that a user has named. With `--force` one that is there gives way, a file and nothing else.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    make_way(path)?;
+    File::create_new(path)
+}
+
+/// Creates a record that a user has named, likewise.
+pub fn create_record(path: &Path) -> io::Result<Writer> {
+    make_way(path)?;
+    Writer::create(path)
+}
+
+fn make_way(path: &Path) -> io::Result<()> {
+    if is_replaced(path) { std::fs::remove_file(path) } else { Ok(()) }
+}
+
+fn is_replaced(path: &Path) -> bool {
+    REPLACES.get() == Some(&true) && path.symlink_metadata().is_ok_and(|found| found.is_file())
+}
 
 /// The files of a run.
 #[derive(Debug)]
@@ -39,7 +68,7 @@ impl Destination {
         };
         if let Some(record) = out {
             if named.as_deref() == Some(record) {
-                return Err(Failure::new(format!(
+                return Err(Failure::mistake(format!(
                     "record and page would both be `{}`; give one of them another name, with --out or --html",
                     record.display()
                 )));
@@ -52,7 +81,7 @@ impl Destination {
         let page = page.cloned();
         // The record last, so that nothing is left behind where the page cannot be.
         let Some(record) = out else { return Destination::without_name(page) };
-        let writer = Writer::create(record).map_err(|error| cannot_create(record, "--out", &error))?;
+        let writer = create_record(record).map_err(|error| cannot_create(record, "--out", &error))?;
         Ok((Destination { record: record.into(), writer, page, is_in_store: false }, None))
     }
 
@@ -103,6 +132,10 @@ pub fn move_here(record: &Path) -> io::Result<(PathBuf, Writer)> {
 
 /// Can a file of this name be created? Leaves nothing behind, so that a run that is killed leaves no empty page.
 fn try_to_create(path: &Path) -> io::Result<()> {
+    // One that will be replaced stays until there is something to put in its place.
+    if is_replaced(path) {
+        return File::options().write(true).open(path).map(drop);
+    }
     File::create_new(path)?;
     std::fs::remove_file(path)
 }
@@ -117,9 +150,9 @@ pub fn remove(path: &Path) -> Result<(), Failure> {
 /// Why a file could not be created, and what to do about it.
 pub fn cannot_create(path: &Path, flag: &str, error: &io::Error) -> Failure {
     let path = path.display();
-    Failure::new(match error.kind() {
+    Failure::mistake(match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            format!("`{path}` exists already; move it away, or give another name with {flag}")
+            format!("`{path}` exists already; give another name with {flag}, or replace it with --force")
         }
         io::ErrorKind::NotFound => {
             format!("cannot create `{path}`: its folder does not exist; choose another with {flag}")
@@ -130,18 +163,13 @@ pub fn cannot_create(path: &Path, flag: &str, error: &io::Error) -> Failure {
 
 /// Refuses a file that is to be written at the end, before anything is measured for it.
 pub fn refuse_existing(path: &Path, option: &str) -> Result<(), Failure> {
-    if path.exists() {
-        return Err(Failure::new(format!(
-            "{option}: `{}` exists already; name another file",
-            path.display()
-        )));
-    }
-    Ok(())
+    let refused = |error: &io::Error| cannot_create(path, option, error);
+    try_to_create(path).map_err(|error| refused(&error))
 }
 
 /// Writes a file that must not exist yet. One that could not be written whole is taken away again.
 pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
+    let mut file = create_new(path)?;
     file.write_all(bytes).inspect_err(|_| {
         let _ = std::fs::remove_file(path);
     })

@@ -33,7 +33,7 @@ the instructions differ, `weighbridge guest explain`.
 A what-if question is a part and how many more or fewer (switches-1, system-calls+2; spaces are `-`, a beginning is enough), payload=BYTES, or \
 prices=RECORD, the price list of another machine's explanation.
 
-Exit code: 0 success, 2 a usage mistake or nothing explained, 130 interrupted.
+Exit code: 0 success, 2 a usage mistake, 3 nothing explained, 4 its figures are void, 130 interrupted.
 
 Examples:
   weighbridge explain roundtrip/pipe/64/same-cpu
@@ -103,7 +103,7 @@ impl ExplainArgs {
         let Self { cost, observation, timeline, .. } = self;
         let options = [
             ("--what-if", !cost.what_if.is_empty(), Question::Cost),
-            ("--sets", cost.sets.is_some(), Question::Cost),
+            ("--runs", cost.runs.is_some(), Question::Cost),
             ("--budget", cost.budget.is_some(), Question::Cost),
             ("--no-system-calls", cost.no_system_calls, Question::Cost),
             ("--no-doses", cost.no_doses, Question::Cost),
@@ -118,13 +118,13 @@ impl ExplainArgs {
         let Some((option, _, question)) = refused else { return Ok(()) };
         let name = question.to_possible_value().expect("no question is hidden").get_name().to_owned();
         if self.answers(question, cases) {
-            return Err(Failure::new(format!(
+            return Err(Failure::mistake(format!(
                 "{option} has no effect: none of the selected cases has an answer to the question `{name}`"
             )));
         }
         let of = format!(" of {cases} cases unless it is named");
         let of = if self.only.is_empty() { of } else { String::new() };
-        Err(Failure::new(format!(
+        Err(Failure::mistake(format!(
             "{option} has no effect, because the question `{name}` is not answered{of}; name it with --only, as in `--only {name}`"
         )))
     }
@@ -166,7 +166,7 @@ pub struct CostArgs {
     pub what_if: Vec<WhatIf>,
     /// Sets of each case at most, 6 to 60; fewer than 5 measured give no intervals [default: 12]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(6..=60), help_heading = "Precision and time")]
-    pub sets: Option<u16>,
+    pub runs: Option<u16>,
     /// Time for all sets together, as in 30s or 2m [default: 18s, or 5s for each case where that is more]
     #[arg(long, value_name = "TIME", value_parser = values::duration, help_heading = "Precision and time")]
     pub budget: Option<Duration>,
@@ -181,7 +181,7 @@ pub struct CostArgs {
 impl CostArgs {
     /// Sets of each case at most.
     pub fn sets(&self) -> u16 {
-        self.sets.unwrap_or(12)
+        self.runs.unwrap_or(12)
     }
 
     /// Time for the sets of so many cases.

@@ -28,7 +28,7 @@ they are no times. Nothing is downloaded, and root is not needed.
 A kernel is a bzImage; a folder, which is a build tree or an unpacked package; deb:PACKAGE, the file of a Debian package or the name of \
 one whose file is in the current folder or in apt's cache; or host. `weighbridge guest doctor` says what is missing.
 
-Exit code: 0 success, 2 a mistake, or no record came from the guest, 130 interrupted.
+Exit code: 0 success, 2 a mistake, 3 no record came from the guest, 130 interrupted.
 
 Examples:
   weighbridge guest run --kernel host roundtrip/pipe/1/same-cpu
@@ -41,10 +41,10 @@ Answers whether a case needs more instructions on B. In which functions, `weighb
 this kernel, `weighbridge compare`.
 
 A side is a KERNEL, then its own modules, then what is added to the kernel's command line: KERNEL,module=DIR,append=PARAMETERS. A side \
-without a KERNEL has that of the other. Each side is booted as often as --boots says, in random order, and the boot is the unit: a verdict needs six a side, as by default; \
+without a KERNEL has that of the other. Each side is booted as often as --rounds says, in random order, and the boot is the unit: a verdict needs six a side, as by default; \
 four give one where few cases are compared. --suite compares by the tables of a suite, those of slab as they were published of a patch. `--format markdown` is a report for a mailing list.
 
-Exit code: 0 no case regressed, 1 a case regressed, 2 a mistake, or no record came from a guest, 3 a case is inconclusive and \
+Exit code: 0 no case regressed, 1 a case regressed, 2 a mistake, 3 no record came from a guest, 4 a case is inconclusive and \
 --strict was given, 130 interrupted.
 
 Examples:
@@ -59,7 +59,7 @@ One boot measures the case while a plugin of the emulator counts the instruction
 Two cases, or one case on two kernels, are compared function by function; whether one needs more as a whole, `weighbridge guest compare` \
 says. A side is written as in `weighbridge guest compare`.
 
-Exit code: 0 success, 2 a mistake, or no record came from the guest, 130 interrupted.
+Exit code: 0 success, 2 a mistake, 3 no record came from the guest, 130 interrupted.
 
 Examples:
   weighbridge guest explain --kernel host roundtrip/pipe/1/same-cpu
@@ -106,7 +106,7 @@ pub struct Machine {
     pub module: Vec<PathBuf>,
     /// Time for one boot with its measurement; a guest that takes longer is killed
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::duration)]
-    pub deadline: Duration,
+    pub timeout: Duration,
 }
 
 /// A kernel, and the machine that boots it.
@@ -161,7 +161,7 @@ pub struct Compare {
     pub machine: Machine,
     /// Boots of each side; fewer than 6 give no verdict where many cases are compared
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=100), help_heading = "Precision and time")]
-    pub boots: u16,
+    pub rounds: u16,
     /// Runs of a case in each boot
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=40), help_heading = "Precision and time")]
     pub runs: u16,

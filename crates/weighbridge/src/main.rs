@@ -37,43 +37,66 @@ use weighbridge_harness::peer;
 
 use check::supervisor;
 
-/// How a command ended, other than by a [`Failure`]: the exit code.
+/// How a command ended: the exit code. Those of `causeway` mean the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
     /// Everything was done as asked.
     Fine = 0,
-    /// A figure is not where it is expected.
+    /// A verdict against: a figure is not where it is expected.
     Outside = 1,
-    /// Something is missing, and that has been said.
-    Incomplete = 2,
-    /// Nothing is said of some case, and that was to be an error.
-    Inconclusive = 3,
-    /// The control moved, or a law of the record is broken, so that nothing can be said.
-    Void = 4,
+    /// What was typed has no meaning here; nothing was done.
+    Mistaken = 2,
+    /// Something failed or is missing, and that has been said.
+    Failed = 3,
+    /// There is no verdict: the control moved, a law of the record is broken, or a case is inconclusive where that was to be an error.
+    Undecided = 4,
+    /// For `git bisect run`: nothing can be said of this commit.
+    Skipped = 125,
+    /// For `git bisect run`: no commit can be judged this way.
+    Unjudged = 128,
     /// Ctrl-C or SIGTERM; what there is was kept.
     Interrupted = 130,
 }
 
+impl Exit {
+    /// As `git bisect run` reads it, for which 1 to 124 are a verdict against the commit.
+    pub fn of_bisection(self) -> Exit {
+        match self {
+            Exit::Fine | Exit::Outside | Exit::Interrupted => self,
+            Exit::Mistaken | Exit::Unjudged => Exit::Unjudged,
+            Exit::Failed | Exit::Undecided | Exit::Skipped => Exit::Skipped,
+        }
+    }
+}
+
 /// Why a command did not do what it was asked: one sentence for the user. All errors of this program are such sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure(String);
+pub struct Failure {
+    sentence: String,
+    exit: Exit,
+}
 
 impl Failure {
     /// With this sentence.
     pub fn new(sentence: impl Into<String>) -> Failure {
-        Failure(sentence.into())
+        Failure { sentence: sentence.into(), exit: Exit::Failed }
+    }
+
+    /// What was typed has no meaning here.
+    pub fn mistake(sentence: impl Into<String>) -> Failure {
+        Failure { sentence: sentence.into(), exit: Exit::Mistaken }
     }
 
     /// With the sentence of an error that needs no further words.
     pub fn of(error: impl fmt::Display) -> Failure {
-        Failure(error.to_string())
+        Failure::new(error.to_string())
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.sentence)
     }
 }
 
@@ -102,18 +125,22 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
-    match args::parse() {
-        Ok(command) => ended(commands::execute(command)),
-        Err(code) => ExitCode::from(code),
-    }
+    let (bisects, exit) = match args::parse() {
+        Ok(command) => (command.bisects(), told(commands::execute(command))),
+        Err(exit) => (args::typed().iter().any(|word| word == "--bisect"), exit),
+    };
+    ExitCode::from(if bisects { exit.of_bisection() } else { exit } as u8)
 }
 
 fn ended(ended: Result<Exit, Failure>) -> ExitCode {
-    let exit = ended.unwrap_or_else(|failure| {
+    ExitCode::from(told(ended) as u8)
+}
+
+fn told(ended: Result<Exit, Failure>) -> Exit {
+    ended.unwrap_or_else(|failure| {
         output::say(&format!("error: {failure}"));
-        Exit::Incomplete
-    });
-    ExitCode::from(exit as u8)
+        failure.exit
+    })
 }
 
 /// Hands all targets and suites to the laboratory.
@@ -131,6 +158,6 @@ fn run_peer(parent: Option<OsString>) -> ExitCode {
     let parent = parent.and_then(|parent| parent.to_str()?.parse().ok());
     match (parent, causeway_os::process::inherited_fd(3)) {
         (Some(parent), Ok(control)) => peer::main(parent, control),
-        _ => ended(Err(Failure::new(format!("{} is for this program itself", peer::ARGUMENT)))),
+        _ => ended(Err(Failure::mistake(format!("{} is for this program itself", peer::ARGUMENT)))),
     }
 }

@@ -13,8 +13,8 @@ use crate::{Failure, output};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct Output<F: ValueEnum + Send + Sync + 'static> {
-    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
-    #[arg(long, value_name = "FILE")]
+    /// The record, a file that does not exist yet, or --force [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
+    #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// What standard output shows
     #[arg(long, value_enum, default_value = "table")]
@@ -50,7 +50,7 @@ impl<F: ValueEnum + Send + Sync> Answer<F> {
     /// Refuses a page on a terminal before anything is read for it.
     pub fn check(&self, is_page: bool) -> Result<(), Failure> {
         if is_page && self.out.is_none() && io::stdout().is_terminal() {
-            return Err(Failure::new("an HTML page is not written to a terminal; give --out FILE"));
+            return Err(Failure::mistake("an HTML page is not written to a terminal; give --out FILE"));
         }
         Ok(())
     }

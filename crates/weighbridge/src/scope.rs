@@ -49,7 +49,7 @@ impl Scope {
     /// Works out what the command line means here. `host` learns which CPUs may be measured on.
     pub fn new(selection: &Selection, effort: &Effort, host: &mut Host) -> Result<Scope, Failure> {
         if selection.suite.as_deref() == Some(KERNEL_SLAB) {
-            return Err(Failure::new(format!(
+            return Err(Failure::mistake(format!(
                 "the suite {KERNEL_SLAB} has no cases of the laboratory; `weighbridge run --suite {KERNEL_SLAB} --module kernel --dry-run` \
                  lists its tests"
             )));
@@ -96,9 +96,9 @@ impl Scope {
             count => format!("all {count} cases are"),
         };
         match self.skipped.first() {
-            Some(Skipped { case, why, .. }) if self.cases.is_empty() => {
-                Err(Failure::new(format!("nothing is left to measure: {all} skipped here, {case}: {why}")))
-            }
+            Some(Skipped { case, why, .. }) if self.cases.is_empty() => Err(Failure::mistake(format!(
+                "nothing is left to measure: {all} skipped here, {case}: {why}"
+            ))),
             _ => Ok(()),
         }
     }
@@ -133,7 +133,7 @@ impl Scope {
         let has_none = |case: &&Prepared| !["fan-in", "stream"].contains(&case.params.id.pattern.as_str());
         match self.cases.iter().skip(self.harness).find(has_none) {
             None => Ok(()),
-            Some(case) => Err(Failure::new(format!(
+            Some(case) => Err(Failure::mistake(format!(
                 "--run-time and --interval are for fan-in and streams, which are measured in intervals; {} is measured in operations",
                 case.params.id
             ))),
@@ -145,7 +145,7 @@ impl Scope {
         let (budget, needed) = (spoken(self.budget), LOOKS[0]);
         if self.budget < one_run {
             let one_run = spoken(one_run);
-            return Err(Failure::new(format!(
+            return Err(Failure::mistake(format!(
                 "--budget {budget} is too small for one run, which takes about {one_run}; give more"
             )));
         }
@@ -159,9 +159,8 @@ impl Scope {
             ));
         }
         if most < needed {
-            self.notes.push(format!(
-                "--max-runs {most} gives no intervals; an interval of 95 % needs {needed} runs"
-            ));
+            self.notes
+                .push(format!("--runs {most} gives no intervals; an interval of 95 % needs {needed} runs"));
         }
         Ok(())
     }
@@ -174,7 +173,7 @@ impl Scope {
         let fixed = [
             ("precision", self.precision.to_string()),
             ("budget", format!("{}s", self.budget.as_secs_f64())),
-            ("max-runs", self.max_runs.to_string()),
+            ("runs", self.max_runs.to_string()),
             ("shortened", self.shortened.map_or(String::new(), |share| format!("{share:.3}"))),
             ("suite", if self.is_of_suite { self.suite.name.to_owned() } else { String::new() }),
             ("cases", globs.join(",")),
@@ -211,7 +210,7 @@ fn timing(suite: &Suite, effort: &Effort) -> Result<Timing, Failure> {
         run_time.map_or(interval.saturating_mul(usual.samples as u64), |time| time.as_nanos() as u64);
     let samples = (run_ns / interval.max(1)) as usize;
     if !(1..=MAX_SAMPLES).contains(&samples) {
-        return Err(Failure::new(format!(
+        return Err(Failure::mistake(format!(
             "a run of {} has {samples} intervals of {}; it may have 1 to {MAX_SAMPLES}: change --run-time or --interval",
             spoken(Duration::from_nanos(run_ns)),
             spoken(Duration::from_nanos(interval))
@@ -237,7 +236,7 @@ pub fn select(selection: &Selection, host: &mut Host) -> Result<(Selected, &'sta
     let info = rustix::system::sysinfo();
     let memory_bytes = (info.totalram as u64).saturating_mul(info.mem_unit.into());
     if let Some(id) = selected.ids().find(|id| id.payload_bytes > memory_bytes / 8) {
-        return Err(Failure::new(format!(
+        return Err(Failure::mistake(format!(
             "a payload of {} is more than an eighth of this machine's memory ({} MiB); the largest here is {} MiB",
             spoken_size(id.payload_bytes),
             memory_bytes >> 20,
@@ -254,7 +253,7 @@ pub fn prepared(selected: &Selected, host: &Host) -> Result<(Vec<Prepared>, Vec<
         match catalogue::prepare(id, host) {
             Ok(case) => cases.push(case),
             Err(Refusal::NotHere(why)) => skipped.push(Skipped { case: id.clone(), step: "fit".into(), why }),
-            Err(Refusal::NoSuchCase(why)) => return Err(Failure::new(format!("no case `{id}`: {why}"))),
+            Err(Refusal::NoSuchCase(why)) => return Err(Failure::mistake(format!("no case `{id}`: {why}"))),
         }
     }
     Ok((cases, skipped))
@@ -263,11 +262,13 @@ pub fn prepared(selected: &Selected, host: &Host) -> Result<(Vec<Prepared>, Vec<
 fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
     let Some(cpus) = &selection.cpus else { return Ok(()) };
     if let Some(why) = &host.pin_refused {
-        return Err(Failure::new(format!("--cpus needs to pin threads, and that is refused here: {why}")));
+        return Err(Failure::mistake(format!(
+            "--cpus needs to pin threads, and that is refused here: {why}"
+        )));
     }
     if let Some(cpu) = cpus.0.iter().find(|cpu| !host.allowed_cpus.contains(cpu)) {
         let allowed: Vec<String> = host.allowed_cpus.iter().map(u32::to_string).collect();
-        return Err(Failure::new(format!(
+        return Err(Failure::mistake(format!(
             "this process may not use CPU {cpu}; it may use {}",
             allowed.join(",")
         )));
@@ -283,7 +284,7 @@ fn changes(selection: &Selection) -> Result<Changes, Failure> {
     }
     for set in &selection.set {
         if axes.iter().any(|(axis, _)| *axis == set.axis) {
-            return Err(Failure::new(format!(
+            return Err(Failure::mistake(format!(
                 "axis {} is set twice; give all its values at once, as in --set {0}=V1,V2",
                 set.axis
             )));

@@ -53,7 +53,7 @@ pub struct Effort {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub interval: Option<Duration>,
     /// Largest number of runs of a case, 1 to 40; fewer than 6 give no interval
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=40))]
+    #[arg(long = "runs", value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=40))]
     pub max_runs: u16,
 }
 

@@ -24,7 +24,8 @@ use crate::request::Request;
 use crate::serve::Host;
 use crate::subscriber_set::SubscriberSet;
 use crate::wire::{
-    ANSWER_TIME, GETS_LOGS, IS_AWAITED, IS_LATE, Op, answer, ask, granted, take_fds_and_wake_page, tell,
+    ANSWER_TIME, GETS_LOGS, IS_AWAITED, IS_LATE, Op, answer, ask, granted, take_fds_and_wake_page,
+    tell_or_hear_why,
 };
 use epoch::Followed;
 
@@ -82,7 +83,7 @@ impl Publisher {
             None => {
                 let ([status, log, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
-                tell(&socket, Request::Mapped { epoch: log.epoch() })?;
+                tell_or_hear_why(&socket, Request::Mapped { epoch: log.epoch() })?;
                 if flags & (IS_LATE | IS_AWAITED) != 0 {
                     // Once the others have mapped the log, or those that waited for it are placed; or have had the time for it.
                     loop {

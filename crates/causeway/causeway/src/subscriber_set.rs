@@ -124,8 +124,8 @@ impl SubscriberSet {
                 set.joining = false;
                 return Ok(set);
             }
-            if set.server_gone {
-                return Err(Error::ServerGone);
+            if let Some(error) = set.why_gone() {
+                return Err(error);
             }
             if Instant::now() >= end {
                 return Err(Error::NoAnswer);
@@ -142,8 +142,8 @@ impl SubscriberSet {
             if placed >= count && !self.lacks_subscriber {
                 return Ok(true);
             }
-            if self.server_gone {
-                return Err(Error::ServerGone);
+            if let Some(error) = self.why_gone() {
+                return Err(error);
             }
             let left = deadline.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()).min(SLICE));
             if left.is_zero() {
@@ -293,7 +293,7 @@ impl SubscriberSet {
     /// and would not wake it. So it leaves the group. To be called without a claim or a lock.
     #[inline(always)]
     pub fn check_complete(&self) -> Result<()> {
-        if self.cut_off { Err(Error::ServerGone) } else { Ok(()) }
+        if self.cut_off { Err(self.why_gone().unwrap_or(Error::ServerGone)) } else { Ok(()) }
     }
 
     /// The number of the present log of the group. A publisher that finds the end of its log afterwards knows whether another follows.
@@ -322,7 +322,13 @@ impl SubscriberSet {
 
     /// Why this publisher does not go on in the present log, if it never will: the server disconnected it, or is gone.
     pub fn why_out(&mut self) -> Option<Error> {
-        match (self.server_is_gone(), self.is_disconnected) {
+        let _ = self.server_is_gone();
+        self.why_gone()
+    }
+
+    /// The same, as far as this publisher has noticed.
+    fn why_gone(&self) -> Option<Error> {
+        match (self.server_gone, self.is_disconnected) {
             (_, true) => Some(Error::Refused(Refusal::Disconnected)),
             (true, false) => Some(Error::ServerGone),
             (false, false) => None,

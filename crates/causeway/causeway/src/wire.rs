@@ -222,13 +222,18 @@ pub fn ask_within(
     request: impl Into<Message>,
     timeout: Duration,
 ) -> Result<(Message, Vec<OwnedFd>)> {
-    match tell(socket, request) {
-        // A server that refuses a visitor does so without waiting for the request.
+    tell_or_hear_why(socket, request)?;
+    answer(socket, Some(timeout))
+}
+
+/// As [`tell`], with the refusal that a server which hung up has left: it may refuse or disconnect a peer before it reads.
+pub fn tell_or_hear_why(socket: &OwnedFd, message: impl Into<Message>) -> Result<()> {
+    match tell(socket, message) {
         Err(Error::ServerGone) => match answer(socket, Some(Duration::ZERO)) {
             Err(error @ Error::Refused(_)) => Err(error),
             _ => Err(Error::ServerGone),
         },
-        told => told.and_then(|()| answer(socket, Some(timeout))),
+        told => told,
     }
 }
 

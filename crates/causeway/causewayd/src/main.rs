@@ -25,7 +25,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             log(&why);
-            ExitCode::FAILURE
+            // As of the other programs: 2 is a mistake on the command line.
+            ExitCode::from(3)
         }
     }
 }

@@ -8,7 +8,9 @@ use causeway_bus::client;
 
 /// Why a command failed.
 pub enum Failure {
+    /// What was typed has no meaning here.
     Usage(String),
+    Failed(String),
     /// A call was answered with an error of this name, which stands in the sentence, too.
     Refused {
         name: String,
@@ -22,7 +24,7 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(why) | Failure::Refused { why, .. } => f.write_str(why),
+            Failure::Usage(why) | Failure::Failed(why) | Failure::Refused { why, .. } => f.write_str(why),
             Failure::NoAnswer(timeout) => write!(f, "the bus does not answer within {timeout:?}"),
             Failure::Output(error) => write!(f, "cannot read or print: {error}"),
         }
@@ -37,7 +39,7 @@ impl From<causeway_os::Error> for Failure {
 
 impl From<causeway::Error> for Failure {
     fn from(error: causeway::Error) -> Failure {
-        Failure::Usage(error.to_string())
+        Failure::Failed(error.to_string())
     }
 }
 
@@ -46,7 +48,7 @@ impl From<client::Error> for Failure {
         let why = error.to_string();
         match error {
             client::Error::Refused { name, .. } => Failure::Refused { name, why },
-            _ => Failure::Usage(why),
+            _ => Failure::Failed(why),
         }
     }
 }
@@ -55,7 +57,7 @@ impl From<causeway_bus::Error> for Failure {
     fn from(error: causeway_bus::Error) -> Failure {
         match error.name() {
             Some(name) => Failure::Refused { name: name.to_owned(), why: error.to_string() },
-            None => Failure::Usage(error.to_string()),
+            None => Failure::Failed(error.to_string()),
         }
     }
 }

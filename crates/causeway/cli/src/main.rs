@@ -127,7 +127,7 @@ fn main() -> ExitCode {
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("causeway: {failure}");
-            ExitCode::from(2)
+            ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 3 })
         }
     }
 }

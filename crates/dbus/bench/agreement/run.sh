@@ -68,7 +68,7 @@ fi
 # A block of the laboratory: as blocks.h prints it.
 laboratory() {
     rm -f "$work/record.jsonl"
-    "$weighbridge" run "roundtrip/dbus-daemon/$bytes/same-cpu$1/time=each" --alone --no-system-calls --cpus "$cpu" --max-runs 1 --quiet \
+    "$weighbridge" run "roundtrip/dbus-daemon/$bytes/same-cpu$1/time=each" --alone --no-system-calls --cpus "$cpu" --runs 1 --quiet \
         --html none --out "$work/record.jsonl" > "$work/said" 2>&1 || { cat "$work/said" >&2; return 1; }
     jq -rs '[(.[] | select(.kind == "summary") | .distribution.percentiles[] | select(.p == 0.5) | .ns)] + [.[] | select(.kind == "run") | .roles[].per_op |
         .cpu_ns, .voluntary_switches + .involuntary_switches] | @tsv' "$work/record.jsonl"

@@ -186,12 +186,12 @@ impl Guest {
         match self.console.cause() {
             Some(cause) => format!("gave no answer {within}: {cause}"),
             None if self.up.is_some() => {
-                format!("gave no answer {within}; give it more with --deadline, or measure less")
+                format!("gave no answer {within}; give it more with --timeout, or measure less")
             }
             None if !is_silent => format!("did not start our program {within}"),
             None if self.is_kvm => format!("wrote nothing to its console {within}"),
             None => format!(
-                "wrote nothing to its console {within}: the kernel hangs, needs more time (--deadline), or has no driver for the serial port \
+                "wrote nothing to its console {within}: the kernel hangs, needs more time (--timeout), or has no driver for the serial port \
                  (CONFIG_SERIAL_8250_CONSOLE)"
             ),
         }

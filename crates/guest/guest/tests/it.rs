@@ -116,7 +116,7 @@ fn a_guest_that_hangs_is_ended_and_how_far_it_came_is_told() {
     assert!(booting.contains("did not start our program within 2 s"), "{booting}");
     assert!(began.elapsed() < LONG);
     let up = why(Emulator::that("echo 'weighbridge-guest up' >&4; exec sleep 1000").boot(SHORT * 4));
-    assert!(up.contains("give it more with --deadline"), "{up}");
+    assert!(up.contains("give it more with --timeout"), "{up}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub fn bloat(args: &args::Bloat) -> Result<Exit, Failure> {
     let symbols = Bloat::of_symbols(&old, &new, |name| wanted.is_match(name));
     if symbols.is_empty() {
         let glob = args.symbols.as_deref().unwrap_or_default();
-        return Err(Failure::new(format!(
+        return Err(Failure::mistake(format!(
             "no symbol of either file matches `{glob}`; a glob is as in 'kmem_cache_*' or '{{kfree,kmem_cache_alloc}}'"
         )));
     }
@@ -40,6 +40,7 @@ fn shown(
 
 fn matcher(glob: &str) -> Result<globset::GlobMatcher, Failure> {
     let glob_of = GlobBuilder::new(glob).build();
-    let built = glob_of.map_err(|error| Failure::new(format!("`{glob}` is not a glob: {}", error.kind())))?;
+    let built =
+        glob_of.map_err(|error| Failure::mistake(format!("`{glob}` is not a glob: {}", error.kind())))?;
     Ok(built.compile_matcher())
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use globset::GlobBuilder;
 use weighbridge_harness::machine;
-use weighbridge_record::{End, Line, Writer, laws};
+use weighbridge_record::{End, Line, laws};
 
 use super::look_at_host;
 use super::measuring::{Bench, header, interrupt, random_seed, warn_of_debug_build};
@@ -12,7 +12,7 @@ use crate::args::{Check, TextOrJson};
 use crate::check::definition::Definition;
 use crate::check::turns::{Compared, FEWEST_TURNS, Turns, Verdict};
 use crate::check::{Scope, existing, record};
-use crate::destination::cannot_create;
+use crate::destination::{cannot_create, create_record};
 use crate::progress::ProgressStyle;
 use crate::values::spoken;
 use crate::{Exit, Failure, output};
@@ -22,16 +22,16 @@ pub fn check(args: &Check) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     let selected = select(&args.globs)?;
     let host = look_at_host()?;
-    let create = |path| Writer::create(path).map_err(|error| cannot_create(path, "--out", &error));
+    let create = |path| create_record(path).map_err(|error| cannot_create(path, "--out", &error));
     let writer = args.out.as_deref().map(create).transpose()?;
     let began = Instant::now();
     let header = header([("command", "check".to_owned())], machine::describe(&host), 0);
     let mut scope = Scope::new(&selected, &host);
     warn_of_debug_build();
-    let turns = usize::from(args.turns);
+    let turns = usize::from(args.rounds);
     if turns < FEWEST_TURNS {
         output::warn(&format!(
-            "--turns {turns} gives no interval and so no verdict; {FEWEST_TURNS} turns do"
+            "--rounds {turns} gives no interval and so no verdict; {FEWEST_TURNS} turns do"
         ));
     }
     let mut taking = Turns {
@@ -40,7 +40,7 @@ pub fn check(args: &Check) -> Result<Exit, Failure> {
         coordinator: Bench { host: &host, interrupt: &interrupt, seed: random_seed() }.coordinator(),
         turns,
         budget: args.budget,
-        limit: args.limit,
+        limit: args.timeout,
     };
     let mut progress = ProgressStyle::new(args.quiet);
     let all = (scope.compared.len() * turns) as f64;
@@ -69,7 +69,7 @@ pub fn check(args: &Check) -> Result<Exit, Failure> {
     })?;
     kept?;
     if is_void {
-        return Ok(Exit::Void);
+        return Ok(Exit::Undecided);
     }
     conclude(&scope.compared, is_complete)
 }
@@ -82,7 +82,7 @@ fn conclude(all: &[Compared], is_complete: bool) -> Result<Exit, Failure> {
         return Err(Failure::new("nothing was compared; the reasons are in the table"));
     }
     if all.iter().any(|compared| compared.has_failed || compared.pairs.is_empty()) {
-        return Ok(Exit::Incomplete);
+        return Ok(Exit::Failed);
     }
     let is_outside = all.iter().any(|compared| compared.verdict() == Verdict::Outside);
     Ok(if is_outside { Exit::Outside } else { Exit::Fine })
@@ -100,7 +100,10 @@ fn select(globs: &[String]) -> Result<Vec<&'static Definition>, Failure> {
         let fits = |of: &&Definition| matcher.is_match(of.name) || glob == of.tool.name;
         if !all.iter().any(fits) {
             let names: Vec<&str> = all.iter().map(|definition| definition.name).collect();
-            return Err(Failure::new(format!("`{glob}` selects no check; there are {}", names.join(", "))));
+            return Err(Failure::mistake(format!(
+                "`{glob}` selects no check; there are {}",
+                names.join(", ")
+            )));
         }
         chosen.iter_mut().zip(&all).for_each(|(chosen, definition)| *chosen |= fits(definition));
     }

@@ -56,7 +56,7 @@ fn of_paths(paths: &[PathBuf]) -> (Vec<Entry>, Exit) {
             Ok(found) => entries.extend(found),
             Err(why) => {
                 output::say(&format!("error: `{}` {why}", path.display()));
-                exit = Exit::Incomplete;
+                exit = Exit::Failed;
             }
         }
     }

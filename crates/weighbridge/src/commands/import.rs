@@ -6,7 +6,7 @@ use weighbridge_record::import::{About, Import, Input};
 use weighbridge_record::{Line, Writer};
 
 use crate::args;
-use crate::destination::cannot_create;
+use crate::destination::{cannot_create, create_record};
 use crate::{Exit, Failure, output, store};
 
 /// Writes a record of what the files say; of what cannot be used it is said why.
@@ -19,7 +19,7 @@ pub fn import(args: &args::Import) -> Result<Exit, Failure> {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) => {
                 output::say(&format!("error: cannot read `{name}`: {error}"));
-                exit = Exit::Incomplete;
+                exit = Exit::Failed;
                 continue;
             }
         };
@@ -27,7 +27,7 @@ pub fn import(args: &args::Import) -> Result<Exit, Failure> {
         for problem in problems {
             let comma = if problem.line.is_some() { "," } else { "" };
             output::say(&format!("error: `{name}`{comma} {problem}"));
-            exit = Exit::Incomplete;
+            exit = Exit::Failed;
         }
     }
     if import.is_empty() {
@@ -60,7 +60,7 @@ pub fn import(args: &args::Import) -> Result<Exit, Failure> {
 fn create(out: Option<&Path>) -> Result<(PathBuf, Writer), Failure> {
     match out {
         Some(out) => {
-            let writer = Writer::create(out).map_err(|error| cannot_create(out, "--out", &error))?;
+            let writer = create_record(out).map_err(|error| cannot_create(out, "--out", &error))?;
             Ok((out.into(), writer))
         }
         None => {

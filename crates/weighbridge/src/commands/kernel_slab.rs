@@ -37,12 +37,12 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     let Selection { globs, sizes, place, wait, set, .. } = &args.selection;
     if !(globs.is_empty() && sizes.is_none() && place.is_empty() && wait.is_empty() && set.is_empty()) {
-        return Err(Failure::new(format!(
+        return Err(Failure::mistake(format!(
             "the suite {NAME} is measured as a whole: it takes no cases, sizes or axes"
         )));
     }
     let Some(module) = &args.module else {
-        return Err(Failure::new(format!(
+        return Err(Failure::mistake(format!(
             "the suite {NAME} needs our module: build it with `make -C kernel` against the headers of this kernel, and name its \
              folder with --module kernel; without root, `weighbridge guest suite slab` measures in a guest"
         )));

@@ -14,7 +14,7 @@ pub fn man(args: &Man) -> Result<Exit, Failure> {
         Some(name) => {
             let command = program.find_subcommand(name).ok_or_else(|| {
                 let known: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
-                Failure::new(match nearest::words(name, &known).as_slice() {
+                Failure::mistake(match nearest::words(name, &known).as_slice() {
                     [] => format!("there is no command `{name}`; there are {}", known.join(", ")),
                     [nearest, ..] => format!("there is no command `{name}`; did you mean `{nearest}`?"),
                 })

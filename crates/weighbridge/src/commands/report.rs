@@ -21,7 +21,7 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
             Ok(reading) => readings.push((path.display().to_string(), reading)),
             Err(failure) => {
                 output::say(&format!("error: {failure}"));
-                exit = Exit::Incomplete;
+                exit = Exit::Failed;
             }
         }
     }
@@ -38,7 +38,7 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
         Some(baseline) => compared(report, baseline, args.across_machines)?,
     };
     args.answer.write(rendered(&report, args.answer.format))?;
-    Ok(if report.is_void() { Exit::Void } else { exit })
+    Ok(if report.is_void() { Exit::Undecided } else { exit })
 }
 
 /// The report with all cases compared with a case, or with those of another record.
@@ -48,11 +48,11 @@ fn compared(report: Report, baseline: &str, across_machines: bool) -> Result<Rep
         return report.with_baseline_record(baseline, read(path)?, across_machines).map_err(Failure::new);
     }
     let case: CaseId = baseline.parse().map_err(|error: ParseCaseIdError| {
-        Failure::new(format!(
+        Failure::mistake(format!(
             "--baseline takes a case or a record, and there is no file of that name: {error}"
         ))
     })?;
-    report.with_baseline(&case).map_err(Failure::new)
+    report.with_baseline(&case).map_err(Failure::mistake)
 }
 
 /// What is valid in a record; what is not is said.

@@ -23,7 +23,7 @@ use crate::{Exit, Failure, output, store, values};
 pub fn run(args: &Run) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     if args.module.is_some() {
-        return Err(Failure::new(format!("--module is for --suite {KERNEL_SLAB}")));
+        return Err(Failure::mistake(format!("--module is for --suite {KERNEL_SLAB}")));
     }
     let mut host = look_at_host()?;
     let scope = Scope::new(&args.selection, &args.effort, &mut host)?;
@@ -102,7 +102,7 @@ fn conclude(closed: Closed, format: RunFormat, has_numbers: bool) -> Result<Exit
     let mut exit = Exit::Fine;
     for failure in told.printed.err().into_iter().chain(told.page.err()) {
         output::say(&format!("error: {failure}"));
-        exit = Exit::Incomplete;
+        exit = Exit::Failed;
     }
     let record = &files.record;
     let holds =
@@ -125,7 +125,7 @@ fn conclude(closed: Closed, format: RunFormat, has_numbers: bool) -> Result<Exit
         return Ok(Exit::Interrupted);
     }
     if report.is_void() {
-        return Ok(Exit::Void);
+        return Ok(Exit::Undecided);
     }
     if !has_numbers {
         return Err(Failure::new("no case gave a number; the record has the reasons"));

@@ -20,7 +20,7 @@ pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Resu
         let named = machines.iter().take(MOST_MACHINES).map(|machine| format!("`{machine}`"));
         let named = named.collect::<Vec<_>>().join(", ");
         let more = if machines.len() > MOST_MACHINES { ", …" } else { "" };
-        return Err(Failure::new(format!(
+        return Err(Failure::mistake(format!(
             "the records are of {} machines ({named}{more}), so a change may be one of machine; name the records of one machine, or add \
              --across-machines",
             machines.len()

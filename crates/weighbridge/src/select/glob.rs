@@ -29,7 +29,7 @@ impl Glob {
     pub fn parse(word: &str) -> Result<Vec<Glob>, Failure> {
         let trimmed = word.trim_end_matches('/');
         if trimmed.is_empty() {
-            return Err(Failure::new(
+            return Err(Failure::mistake(
                 "an empty GLOB selects nothing; leave it out to select the suite `quick`",
             ));
         }
@@ -44,7 +44,7 @@ impl Glob {
         for part in text.split('/') {
             match part.split_once('=') {
                 Some((axis, value)) if axis.is_empty() || value.is_empty() || has_wildcards(axis) => {
-                    return Err(Failure::new(format!(
+                    return Err(Failure::mistake(format!(
                         "`{part}` in `{word}` sets no axis; write the name of the axis in full, as in touch=none"
                     )));
                 }
@@ -52,14 +52,14 @@ impl Glob {
                 None if axes.is_empty() => head.push(part),
                 None if part == "*" || part == "**" => {}
                 None => {
-                    return Err(Failure::new(format!(
+                    return Err(Failure::mistake(format!(
                         "`{part}` in `{word}` comes after an axis; axes are the last parts, each name=value"
                     )));
                 }
             }
         }
         if let Some((part, bytes)) = head.iter().find_map(|part| Some((part, bytes_with_unit(part)?))) {
-            return Err(Failure::new(format!(
+            return Err(Failure::mistake(format!(
                 "a payload in a case id is in bytes: write {bytes} for `{part}`"
             )));
         }
@@ -105,7 +105,7 @@ fn matcher(word: &str, text: &str) -> Result<GlobSet, Failure> {
     let build = |glob: &str| GlobBuilder::new(glob).literal_separator(false).build();
     build(text)
         .and_then(|itself| GlobSetBuilder::new().add(itself).add(build(&format!("{text}/*"))?).build())
-        .map_err(|error| Failure::new(format!("`{word}` is not a glob: {}", error.kind())))
+        .map_err(|error| Failure::mistake(format!("`{word}` is not a glob: {}", error.kind())))
 }
 
 /// `a{b,c}` is `ab` and `ac`; braces may stand inside braces. Brackets hold characters, not alternatives.

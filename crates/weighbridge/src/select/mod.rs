@@ -97,7 +97,9 @@ pub fn select(
             (Meaning::Case(id), _) => (Source::Itself, vec![id]),
             (Meaning::Published(rows), Some(suite)) if suite.name != rows.suite.name => {
                 let (of, this) = (rows.suite.name, suite.name);
-                return Err(Failure::new(format!("`{text}` is a row of the suite {of}, and not of {this}")));
+                return Err(Failure::mistake(format!(
+                    "`{text}` is a row of the suite {of}, and not of {this}"
+                )));
             }
             (Meaning::Published(rows), _) => {
                 (Source::Suite(rows.suite.name), rows.cases(&without_axes(changes)))
@@ -122,7 +124,7 @@ pub fn select(
     let selected = Selected { words: found, left_out };
     if selected.ids().next().is_none() {
         let why = selected.left_out_note().unwrap_or_default();
-        return Err(Failure::new(format!("--set fits no selected case: {why}")));
+        return Err(Failure::mistake(format!("--set fits no selected case: {why}")));
     }
     Ok(selected)
 }
@@ -149,7 +151,7 @@ impl Word {
         let meaning = match id.map(|id| catalogue::resolve(&id).map(|_| plan::without_defaults(id))) {
             Some(Ok(id)) => Meaning::Case(id),
             Some(Err(why)) => {
-                return Err(Failure::new(format!("no case `{word}`: {why}{}", suggestions(word))));
+                return Err(Failure::mistake(format!("no case `{word}`: {why}{}", suggestions(word))));
             }
             None => Meaning::Globs(Glob::parse(word)?),
         };
@@ -173,7 +175,7 @@ impl Word {
 fn check_changes(words: &[Word], changes: &Changes) -> Result<(), Failure> {
     let all_complete = !words.is_empty() && words.iter().all(|word| matches!(word.meaning, Meaning::Case(_)));
     if all_complete && (changes.sizes.is_some() || changes.placements.is_some()) {
-        return Err(Failure::new(
+        return Err(Failure::mistake(
             "--sizes and --place change what a GLOB or a suite selects, and every case named here is complete; leave one \
              or the other out",
         ));
@@ -181,7 +183,7 @@ fn check_changes(words: &[Word], changes: &Changes) -> Result<(), Failure> {
     for word in words {
         let twice = |what: &str, option: &str| {
             let word = &word.text;
-            Err(Failure::new(format!(
+            Err(Failure::mistake(format!(
                 "{what} is set twice, by {option} and in `{word}`; leave one of them out"
             )))
         };
@@ -216,7 +218,7 @@ fn of_suite(word: &str, globs: &[Glob], suite: &Suite, changes: &Changes) -> Res
         return Ok(ids);
     }
     let has_others = globs.iter().any(|glob| !offer::matching(glob, Wanted::default()).is_empty());
-    Err(Failure::new(if has_others {
+    Err(Failure::mistake(if has_others {
         format!(
             "`{word}` selects nothing in suite {}; leave --suite out to select from all that `weighbridge list` shows",
             suite.name
@@ -247,7 +249,7 @@ fn of_list(
             }
         }
     }
-    if ids.is_empty() { Err(Failure::new(nothing(word, globs))) } else { Ok(ids) }
+    if ids.is_empty() { Err(Failure::mistake(nothing(word, globs))) } else { Ok(ids) }
 }
 
 /// Those that exist; the others go where it is said why.
@@ -285,7 +287,7 @@ fn check_axis<'a>(axis: &str, value: &str, ids: impl Iterator<Item = &'a CaseId>
             }
         }
     }
-    Err(Failure::new(
+    Err(Failure::mistake(
         refusal.unwrap_or_else(|| {
             format!("no selected case has an axis `{axis}`; there are {}", known.join(", "))
         }),
@@ -305,7 +307,7 @@ fn check_axis_glob(axis: &str, value: &str, ids: &[CaseId]) -> Result<(), Failur
     if ids.iter().any(takes) {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(Failure::mistake(format!(
         "no selected case takes a value like `{value}` on an axis `{axis}`; see `weighbridge list {axis}`"
     )))
 }

@@ -82,7 +82,7 @@ fn record(folder: &Path) -> Option<()> {
     let messages = std::env::var("BUSTLE_MESSAGES").map_or(MESSAGES, |count| count.parse().unwrap());
     std::fs::write(folder.join("made.pcap"), made(messages)).unwrap();
     let mut recording = bus.record(folder);
-    output(folder, &format!("replay made.pcap --on {}", bus.address), 0);
+    output(folder, &format!("replay made.pcap --broker {}", bus.address), 0);
     // What was sent to the monitor before the bus ends is recorded, and both programs read the same file.
     drop(bus);
     recording.wait();

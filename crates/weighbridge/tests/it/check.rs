@@ -37,14 +37,14 @@ fn command(folder: &Path, words: &str) -> cmd::Command {
 
 /// What one turn gives: the document, what was said, and the code.
 fn check(folder: &Path, words: &str) -> (Value, String, i32) {
-    let said = Said::by(command(folder, &format!("{words} --turns 1 --format json")));
+    let said = Said::by(command(folder, &format!("{words} --rounds 1 --format json")));
     (serde_json::from_str(&said.stdout).unwrap_or(Value::Null), said.stderr, said.code.unwrap())
 }
 
 /// `check` as a process that the test can kill.
 fn start(folder: &Path) -> Running {
     let mut command = std::process::Command::new(PROGRAM);
-    command.current_dir(folder).args(["check", "--turns", "1", "perf-sched-pipe"]).env("PATH", path(folder));
+    command.current_dir(folder).args(["check", "--rounds", "1", "perf-sched-pipe"]).env("PATH", path(folder));
     Running::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
@@ -91,7 +91,7 @@ fn a_ratio_outside_its_band_has_a_code_of_its_own_and_its_record_shows_the_same_
     let folder = folder();
     // No machine needs an hour for a round trip.
     fake(folder.path(), "perf", "echo '3600000000.0 usecs/op'");
-    let words = "perf-sched-pipe --turns 6 --quiet --out check.jsonl";
+    let words = "perf-sched-pipe --rounds 6 --quiet --out check.jsonl";
     let said = Said::by(command(folder.path(), words)).with(1);
     assert!(said.stdout.contains("outside") && said.stdout.contains("known reasons:"), "{}", said.stdout);
     let lines: Vec<Value> = text(folder.path().join("check.jsonl"))
@@ -119,7 +119,7 @@ fn a_tool_that_dies_or_talks_nonsense_is_a_failure_that_says_so() {
     ] {
         fake(folder.path(), "perf", script);
         let (document, _, code) = check(folder.path(), "perf-sched-pipe");
-        assert_eq!((code, &document["checks"][0]["verdict"]), (2, &"failed".into()), "{script}");
+        assert_eq!((code, &document["checks"][0]["verdict"]), (3, &"failed".into()), "{script}");
         assert!(why(&document).contains(wanted), "{script}: {document}");
     }
 }
@@ -128,8 +128,8 @@ fn a_tool_that_dies_or_talks_nonsense_is_a_failure_that_says_so() {
 fn a_tool_that_hangs_is_killed_at_its_deadline_with_all_that_it_started() {
     let folder = folder();
     fake(folder.path(), "perf", &format!("{LEAVES_CHILDREN}\nwait"));
-    let (document, _, code) = check(folder.path(), "perf-sched-pipe --limit 2s");
-    assert_eq!(code, 2);
+    let (document, _, code) = check(folder.path(), "perf-sched-pipe --timeout 2s");
+    assert_eq!(code, 3);
     assert!(why(&document).contains("perf did not end within 2 s and was killed"), "{document}");
     gone(&pids(folder.path(), 3));
 }
@@ -176,7 +176,7 @@ fn a_killed_supervisor_takes_the_tool_along_and_is_said() {
         gone(&pids);
         run.join().unwrap()
     });
-    assert_eq!(output.2, 2);
+    assert_eq!(output.2, 3);
     assert!(why(&output.0).contains("ended with its supervisor, by signal 9"), "{}", output.0);
 }
 
@@ -209,7 +209,7 @@ fn tools_that_are_missing_are_listed_with_their_package() {
     let folder = folder();
     fake(folder.path(), "perf", "echo '5.0 usecs/op'");
     let run = |words: &str| Said::by(command(folder.path(), words).env("PATH", folder.path().join("bin")));
-    let shown = run("perf-sched-pipe iperf3 hackbench --turns 1 --quiet").with(0).stdout;
+    let shown = run("perf-sched-pipe iperf3 hackbench --rounds 1 --quiet").with(0).stdout;
     assert!(
         shown.contains("1 compared: 1 inconclusive") && shown.contains("no interval from 1 turn"),
         "{shown}"
@@ -218,7 +218,7 @@ fn tools_that_are_missing_are_listed_with_their_package() {
     assert!(shown.contains("iperf3: iperf3 (iperf3, iperf3-touched)"), "{shown}");
     assert!(shown.contains("hackbench: rt-tests (hackbench, hackbench-pipe)"), "{shown}");
     // Nothing was compared.
-    let document = run("hackbench --format json").with(2).json();
+    let document = run("hackbench --format json").with(3).json();
     assert_eq!(document["not_installed"][0]["debian_package"], "rt-tests");
 }
 

@@ -16,7 +16,7 @@ fn compare(folder: &Path, words: &str) -> Said {
 }
 
 fn mock(folder: &Path, b: &str, more: &str) -> Said {
-    compare(folder, &format!("--a latency-ns=100000 --b {b} {MOCK} --units 10..40 {QUIET} {more}"))
+    compare(folder, &format!("--a latency-ns=100000 --b {b} {MOCK} --runs 10..40 {QUIET} {more}"))
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn an_injected_ratio_is_found_with_its_sign_and_equal_sides_are_equivalent() {
 #[test]
 fn every_number_of_a_comparison_is_in_its_record_and_the_page_has_it() {
     let folder = folder();
-    let words = format!("--b latency-ns=1300 {MOCK} --units 10..10 --out c.jsonl");
+    let words = format!("--b latency-ns=1300 {MOCK} --runs 10..10 --out c.jsonl");
     let table = compare(folder.path(), &words).with(1).stdout;
     assert!(table.contains("regressed beyond 2.0 %") && table.contains("1.3000"), "{table}");
     assert_eq!(files(folder.path()), ["c.html", "c.jsonl"]);
@@ -67,7 +67,7 @@ fn a_ci_server_reads_a_regression_as_a_failed_test() {
 
 /// The verdict of a comparison that knows what a system call costs in a place.
 fn verdict_with_price(folder: &Path, place: &str, words: &str) -> CaseVerdict {
-    shown(folder, &format!("explain --only cost {MOCK} --sets 6 --html none --quiet --out e.jsonl"));
+    shown(folder, &format!("explain --only cost {MOCK} --runs 6 --html none --quiet --out e.jsonl"));
     let price = Price {
         name: "system calls".into(),
         of: None,
@@ -80,8 +80,7 @@ fn verdict_with_price(folder: &Path, place: &str, words: &str) -> CaseVerdict {
     let mut writer = Writer::create(&folder.join("prices.jsonl")).unwrap();
     let lines = valid_record(folder.join("e.jsonl")).lines;
     lines.into_iter().chain([Line::Price(price)]).for_each(|line| writer.write(&line).unwrap());
-    let said =
-        compare(folder, &format!("{words} --units 10..10 --prices prices.jsonl --out c.jsonl {QUIET}"));
+    let said = compare(folder, &format!("{words} --runs 10..10 --prices prices.jsonl --out c.jsonl {QUIET}"));
     assert_ne!(said.code, Some(2), "{}", said.stderr);
     all!(valid_record(folder.join("c.jsonl")).lines, Verdict)[0].as_ref().clone()
 }
@@ -109,7 +108,7 @@ fn real_peers_take_turns_and_the_exit_code_follows_from_the_verdict() {
     let folder = folder();
     let case = "roundtrip/pipe/1/same-cpu";
     let words =
-        format!("--a wait=block --b wait=poll {case} --units 10..10 {QUIET} --format json --out r.jsonl");
+        format!("--a wait=block --b wait=poll {case} --runs 10..10 {QUIET} --format json --out r.jsonl");
     let said = compare(folder.path(), &words);
     if said.code == Some(2) && said.stderr.contains("needs to pin") {
         return skipped("this process may not pin threads");
@@ -138,7 +137,7 @@ fn real_peers_take_turns_and_the_exit_code_follows_from_the_verdict() {
 #[test]
 fn another_program_is_asked_before_its_peers_are_started() {
     let folder = folder();
-    let words = format!("--a {PROGRAM} --b {PROGRAM} {MOCK} --units 10..10 --format json {QUIET}");
+    let words = format!("--a {PROGRAM} --b {PROGRAM} {MOCK} --runs 10..10 --format json {QUIET}");
     assert_eq!(compare(folder.path(), &words).with(0).json()["cases"][0]["verdict"], "equivalent");
     for (program, why) in [("/bin/true", "is not a weighbridge"), ("/etc/passwd", "cannot be started")] {
         let stderr = refused(folder.path(), &format!("--b {program} {MOCK}"), why);
@@ -162,7 +161,7 @@ fn builds_of_a_side_take_turns_and_each_set_names_those_that_it_was_started_from
     let folder = folder();
     let of_b = builds(folder.path(), "new", 4);
     builds(folder.path(), "old", 4);
-    let words = format!("--a old --b new {MOCK} --units 12..12 --out c.jsonl {QUIET}");
+    let words = format!("--a old --b new {MOCK} --runs 12..12 --out c.jsonl {QUIET}");
     let table = compare(folder.path(), &words).with(0).stdout;
     assert!(table.contains("A has 4 builds, B has 4 builds"), "{table}");
     assert!(!table.contains("layout of code not varied"), "{table}");
@@ -187,9 +186,9 @@ fn builds_of_a_side_take_turns_and_each_set_names_those_that_it_was_started_from
 fn one_build_of_each_side_is_said_to_leave_the_layout_of_code_open() {
     let folder = folder();
     builds(folder.path(), "old", 1);
-    let table = compare(folder.path(), &format!("--a old/0 {MOCK} --units 10..10 {QUIET}")).with(0).stdout;
+    let table = compare(folder.path(), &format!("--a old/0 {MOCK} --runs 10..10 {QUIET}")).with(0).stdout;
     assert!(table.contains("layout of code not varied") && table.contains("dist/relink"), "{table}");
-    let same = compare(folder.path(), &format!("--a {PROGRAM} {MOCK} --units 10..10 {QUIET}")).with(0).stdout;
+    let same = compare(folder.path(), &format!("--a {PROGRAM} {MOCK} --runs 10..10 {QUIET}")).with(0).stdout;
     assert!(!same.contains("layout of code"), "one program is one layout: {same}");
 }
 
@@ -274,14 +273,14 @@ fn a_program_with_another_protocol_is_refused_in_one_sentence() {
 /// Nothing is shown, and one sentence says why.
 #[track_caller]
 fn refused(folder: &Path, words: &str, why: &str) -> String {
-    let said = compare(folder, words).with(2);
+    let said = compare(folder, words).fails();
     assert!(said.stdout.is_empty() && said.stderr.contains(why), "{words}: {}", said.stderr);
     assert_eq!(said.stderr.lines().count(), 1, "{words}: {}", said.stderr);
     said.stderr
 }
 
 #[test]
-fn mistakes_are_one_sentence_with_exit_code_2() {
+fn mistakes_are_one_sentence() {
     let folder = folder();
     for (words, why) in [
         ("roundtrip/mock/1/free", "nothing says what to compare"),
@@ -289,7 +288,7 @@ fn mistakes_are_one_sentence_with_exit_code_2() {
         ("--b wait=sleep roundtrip/mock/1/free", "side B (wait=sleep)"),
         ("--b sysctl:vm.swappiness roundtrip/mock/1/free", "sysctl:NAME=VALUE"),
         ("--b wait=poll roundtrip/mock/1/free --with x.jsonl", "records are compared as they are"),
-        ("--b nice=1 roundtrip/mock/1/free --units 12..1001", "is not a number of sets"),
+        ("--b nice=1 roundtrip/mock/1/free --runs 12..1001", "is not a number of sets"),
         ("none.jsonl --with also-none.jsonl", "cannot read `none.jsonl`"),
         // What cannot be set is said before anything is measured.
         ("--b sysctl:kernel.no-such=1 roundtrip/mock/1/free", "there is no sysctl `kernel.no-such`"),
@@ -298,7 +297,7 @@ fn mistakes_are_one_sentence_with_exit_code_2() {
         refused(folder.path(), words, why);
     }
     let read_only =
-        compare(folder.path(), &format!("--b sysctl:kernel.ostype=Other {MOCK} -q")).with(2).stderr;
+        compare(folder.path(), &format!("--b sysctl:kernel.ostype=Other {MOCK} -q")).with(3).stderr;
     assert!(read_only.contains("/proc/sys/kernel/ostype does not take `Other`"), "{read_only}");
     assert!(files(folder.path()).is_empty());
 }
@@ -306,7 +305,7 @@ fn mistakes_are_one_sentence_with_exit_code_2() {
 #[test]
 fn a_side_that_crashes_is_named_and_what_was_measured_is_kept() {
     let folder = folder();
-    let said = compare(folder.path(), &format!("--b fault=dies {MOCK} --out c.jsonl {QUIET}")).with(2);
+    let said = compare(folder.path(), &format!("--b fault=dies {MOCK} --out c.jsonl {QUIET}")).with(3);
     assert!(said.stderr.contains("no case gave a ratio"), "{}", said.stderr);
     assert!(said.stdout.contains("side B (fault=dies): "), "{}", said.stdout);
     let lines = valid_record(folder.path().join("c.jsonl")).lines;
@@ -319,14 +318,18 @@ fn a_side_that_crashes_is_named_and_what_was_measured_is_kept() {
 fn records_of_one_boot_are_inconclusive_and_what_they_lack_is_said() {
     let folder = folder();
     for (name, case) in [("old", MOCK), ("new", MOCK), ("other", "stream/mock/4096/free")] {
-        shown(folder.path(), &format!("run {case} --max-runs 6 --out {name}.jsonl --html none --quiet"));
+        shown(folder.path(), &format!("run {case} --runs 6 --out {name}.jsonl --html none --quiet"));
     }
     let shown = compare(folder.path(), "old.jsonl --with new.jsonl").with(0).stdout;
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in ["inconclusive", "is on both sides", "took turns with a hub", "a verdict needs 4 a side"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
-    let strict = compare(folder.path(), "old.jsonl --with new.jsonl --strict --format json").with(3);
+    compare(folder.path(), "old.jsonl --with new.jsonl --bisect").with(0);
+    compare(folder.path(), "none.jsonl --with new.jsonl --bisect").with(125);
+    compare(folder.path(), "--with new.jsonl --bisect").with(128);
+    compare(folder.path(), "old.jsonl --with new.jsonl --bisect --margin much").with(128);
+    let strict = compare(folder.path(), "old.jsonl --with new.jsonl --strict --format json").with(4);
     assert_eq!(strict.json()["cases"][0]["sets"], 1);
     refused(folder.path(), "old.jsonl --with other.jsonl", "no case in common");
 }
@@ -347,12 +350,11 @@ fn a_setting_of_the_machine_changes_from_side_to_side_and_is_put_back_whatever_h
     let other = (before.parse::<u32>().unwrap() + 1).to_string();
     let b = format!("sysctl:kernel.printk_ratelimit_burst={other}");
     let folder = folder();
-    let said =
-        compare(folder.path(), &format!("--b {b} {MOCK} --units 10..10 {QUIET} --format json")).with(0);
+    let said = compare(folder.path(), &format!("--b {b} {MOCK} --runs 10..10 {QUIET} --format json")).with(0);
     assert_eq!(setting(), before, "{}", said.stderr);
     assert!(said.stdout.contains("a setting of the whole machine holds for both"), "{}", said.stdout);
     // Now one that is killed while B's value is set.
-    let words = "roundtrip/{pipe,fifo,unix-stream}/64/free --units 40..40 --quiet --html none";
+    let words = "roundtrip/{pipe,fifo,unix-stream}/64/free --runs 40..40 --quiet --html none";
     let mut running = start(folder.path(), &format!("compare --b {b} {words}"));
     eventually_seen("B's value is set", setting, |value| *value == other);
     running.kill();

@@ -23,7 +23,7 @@ impl Calls {
             .env("XDG_STATE_HOME", folder.path().join(STATE))
             .args(["-f", "-qq", "-o", "trace", "-e"])
             .arg("trace=execve,read,recvfrom,recvmsg,poll,ppoll,epoll_wait,epoll_pwait,epoll_pwait2,io_uring_enter")
-            .args([PROGRAM, "run", case, "--alone", "--max-runs", "1", "--budget", "60s", "--quiet"])
+            .args([PROGRAM, "run", case, "--alone", "--runs", "1", "--budget", "60s", "--quiet"])
             // A process has one tracer.
             .arg("--no-system-calls")
             .args(["--out", "r.jsonl", "--html", "none"])
@@ -150,7 +150,7 @@ fn a_run_from_which_cpu_time_is_withheld_is_void_and_counted_and_does_not_end_it
     let folder = folder();
     let record = folder.path().join("r.jsonl");
     let script = format!("echo $$ > '{}' && exec \"$@\"", group.0.join("cgroup.procs").display());
-    let words = "roundtrip/pipe/1/same-cpu --max-runs 40 --precision 0.0001% --budget 300s --out r.jsonl --quiet --html none";
+    let words = "roundtrip/pipe/1/same-cpu --runs 40 --precision 0.0001% --budget 300s --out r.jsonl --quiet --html none";
     let mut command = Command::new("sh");
     command.args(["-c", &script, "sh", PROGRAM, "run"]).args(words.split(' ')).current_dir(folder.path());
     command.env("XDG_STATE_HOME", folder.path().join(STATE)).stdin(Stdio::null()).stdout(Stdio::null());

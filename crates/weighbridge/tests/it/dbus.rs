@@ -32,6 +32,13 @@ pub fn output(folder: &Path, words: &str, code: i32) -> (String, String) {
     (said.stdout, said.stderr)
 }
 
+/// The same, of one that is refused or fails.
+#[track_caller]
+pub fn failing(folder: &Path, words: &str) -> (String, String) {
+    let said = said(folder, &format!("dbus {words}")).fails();
+    (said.stdout, said.stderr)
+}
+
 #[track_caller]
 pub fn json(folder: &Path, words: &str) -> Value {
     serde_json::from_str(&output(folder, &format!("{words} --format json"), 0).0).unwrap()
@@ -119,7 +126,7 @@ fn peaks_are_in_json_and_csv_broad_signals_are_listed_and_sizes_have_a_time() {
     }
     let page = output(folder.path(), "analyse boot.pcap --ping-pong pp.jsonl --format html", 0).0;
     assert!(page.matches("<svg").count() == 5 && page.contains("Time on the way by size"));
-    let (_, said) = output(folder.path(), "analyse boot.pcap --ping-pong boot.pcap", 2);
+    let (_, said) = output(folder.path(), "analyse boot.pcap --ping-pong boot.pcap", 3);
     assert!(said.starts_with("error: "), "{said}");
 }
 
@@ -165,14 +172,17 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
         ("exam --broker dbus", "error: --broker: `dbus` is not a known broker; known are dbus-daemon, "),
         ("exam --only order", "error: --only: `order` is not a property; there are order-of-one-sender, "),
         ("replay empty", "error: `empty` is empty\n"),
-        ("replay boot.pcap --on dbus", "error: --on: `dbus` is not a known broker; known are dbus-daemon, "),
+        (
+            "replay boot.pcap --broker dbus",
+            "error: --broker: `dbus` is not a known broker; known are dbus-daemon, ",
+        ),
         ("replay boot.pcap --speed fast", "error: --speed: `fast` is not a speed; write recorded, "),
         ("capture --address tcp:host=x -o x.pcap", "error: `tcp:host=x` is not an address of a Unix socket"),
         ("exam --address unix:path=/nowhere", "error: no bus answers at `unix:path=/nowhere`"),
-        ("replay boot.pcap --on unix:path=/nowhere", "error: no bus answers at `unix:path=/nowhere`"),
+        ("replay boot.pcap --broker unix:path=/nowhere", "error: no bus answers at `unix:path=/nowhere`"),
         ("lint --address unix:path=/nowhere", "error: no bus answers at `unix:path=/nowhere`"),
     ] {
-        let (_, stderr) = output(folder.path(), words, 2);
+        let (_, stderr) = failing(folder.path(), words);
         assert!(stderr.starts_with(said) && stderr.lines().count() == 1, "{words}: {stderr}");
     }
     let (shown, said) = output(folder.path(), "analyse cut.pcap", 0);
@@ -194,10 +204,10 @@ fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
     }
     writer.finish().unwrap();
     capture("signals.pcap", &pcap);
-    let (_, said) = output(folder.path(), "analyse signals.pcap --costs nowhere.jsonl", 2);
+    let (_, said) = output(folder.path(), "analyse signals.pcap --costs nowhere.jsonl", 3);
     assert!(said.contains("cannot read `nowhere.jsonl`"), "{said}");
     capture("empty.jsonl", b"");
-    let (_, said) = output(folder.path(), "analyse signals.pcap --costs empty.jsonl", 2);
+    let (_, said) = output(folder.path(), "analyse signals.pcap --costs empty.jsonl", 3);
     assert!(said.contains("make some with: weighbridge run --suite dbus-curves"), "{said}");
     let fan_out = "fan-out/dbus-daemon/1/same-cpu/receivers=1";
     let solo = "solo/dbus-daemon/0/same-cpu";
@@ -241,7 +251,7 @@ fn an_examination_that_is_killed_leaves_no_broker() {
     if !has_broker() {
         return;
     }
-    let words = "dbus exam --broker dbus-daemon --only last-words --times 1000";
+    let words = "dbus exam --broker dbus-daemon --only last-words --rounds 1000";
     let mut exam = start(folder.path(), words);
     let own = format!("@weighbridge-bus-{}-", exam.pid());
     let sockets = || text("/proc/net/unix").lines().filter(|line| line.contains(&own)).count();
@@ -274,7 +284,7 @@ fn a_replay_runs_where_it_is_told_to_and_has_a_time_line() {
         return;
     }
     let folder = booted();
-    let nowhere = "replay boot.pcap --on unix:path=/nonexistent/bus --place same-cpu";
+    let nowhere = "replay boot.pcap --broker unix:path=/nonexistent/bus --place same-cpu";
     let (_, said) = output(folder.path(), nowhere, 2);
     assert!(said.contains("--place is for brokers that are started for the replay"), "{said}");
     let has_two = causeway_os::sched::allowed_cpus().unwrap().len() > 1;
@@ -283,7 +293,7 @@ fn a_replay_runs_where_it_is_told_to_and_has_a_time_line() {
         [("same-cpu", "player and broker on one CPU"), ("two-cpus", "the broker on another CPU")]
     {
         let file = format!("{place}.json");
-        let words = format!("replay boot.pcap --on dbus-daemon --place {place} --timeline {file}");
+        let words = format!("replay boot.pcap --broker dbus-daemon --place {place} --trace-out {file}");
         if place == "two-cpus" && !has_two {
             let (_, said) = output(folder.path(), &words, 2);
             assert!(said.contains("--place two-cpus needs two CPUs"), "{said}");
@@ -304,12 +314,12 @@ fn a_replay_runs_where_it_is_told_to_and_has_a_time_line() {
         assert_eq!((player.len(), broker.len()), (1, 1), "{place}");
         assert_eq!(player == broker, place == "same-cpu", "{player:?} {broker:?}");
     }
-    let (_, said) = output(folder.path(), "replay boot.pcap --rounds 2 --timeline x.json", 2);
-    assert!(said.contains("--timeline is of one replay"), "{said}");
-    // A time line that cannot be written takes nothing of the result away.
-    let nowhere = "replay boot.pcap --on dbus-daemon --timeline no/such/folder.json";
+    let (_, said) = output(folder.path(), "replay boot.pcap --rounds 2 --trace-out x.json", 2);
+    assert!(said.contains("--trace-out is of one replay"), "{said}");
+    // Before anything is replayed.
+    let nowhere = "replay boot.pcap --broker dbus-daemon --trace-out no/such/folder.json";
     let (shown, said) = output(folder.path(), nowhere, 2);
-    assert!(shown.contains("dbus-daemon") && said.contains("cannot write `no/such/folder.json`"), "{said}");
+    assert!(shown.is_empty() && said.contains("its folder does not exist"), "{said}");
 }
 
 /// With what the kernel saw of it.
@@ -319,7 +329,7 @@ fn an_experiment_has_a_time_line() {
         return;
     }
     let folder = folder();
-    let words = "exam --broker dbus-daemon --only content --timeline exam.json";
+    let words = "exam --broker dbus-daemon --only content --trace-out exam.json";
     let (_, said) = output(folder.path(), words, 0);
     assert!(said.contains("time line: exam.json"), "{said}");
     assert!(arrows(folder.path(), "exam.json") >= 10, "messages between connections are arrows");

@@ -10,7 +10,7 @@ use causeway_testkit::{Running, eventually, skipped};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::dbus::{arrows, booted, events, json, output};
+use crate::dbus::{arrows, booted, events, failing, json, output};
 use crate::{folder, said, start, text};
 
 /// A private bus, which ends with the test.
@@ -85,10 +85,10 @@ fn a_bus_that_runs_is_measured_with_its_consent_at_a_bounded_rate() {
     assert!(shown.contains("median, µs") && shown.contains("200 a second"), "{shown}");
     // A name that another has, and a policy that lets nobody have one.
     beside.request_name("com.example.Taken", 4).unwrap();
-    let (_, said) = output(folder.path(), &format!("{words} --name com.example.Taken"), 2);
+    let (_, said) = output(folder.path(), &format!("{words} --name com.example.Taken"), 3);
     assert!(said.contains("com.example.Taken has an owner") && said.lines().count() == 1, "{said}");
     let Some(strict) = Bus::start(folder.path(), "<deny own=\"*\"/>") else { return };
-    let (_, said) = output(folder.path(), &format!("ping-pong --address {}", strict.address), 2);
+    let (_, said) = output(folder.path(), &format!("ping-pong --address {}", strict.address), 3);
     assert!(said.contains("does not let this program own") && said.lines().count() == 1, "{said}");
 }
 
@@ -103,7 +103,7 @@ fn a_running_bus_is_recorded_and_its_rules_are_looked_at() {
     assert_eq!(found, "0 findings\n");
     eventually("what lint asked in the capture", || captured(folder.path()) > before);
     drop(bus);
-    assert_eq!(recording.wait().code(), Some(2), "{}", text(folder.path().join("stderr")));
+    assert_eq!(recording.wait().code(), Some(3), "{}", text(folder.path().join("stderr")));
     let said = text(folder.path().join("stderr"));
     assert!(said.contains("the capture ends early: the bus closed the connection"), "{said}");
     let (shown, said) = output(folder.path(), "analyse bus.pcap", 0);
@@ -116,7 +116,7 @@ fn where_a_monitor_is_refused_the_missing_right_is_named() {
     let folder = folder();
     let deny = "<deny send_interface=\"org.freedesktop.DBus.Monitoring\"/>";
     let Some(bus) = Bus::start(folder.path(), deny) else { return };
-    let words = format!("capture --address {} --for 300ms -o bus.pcap", bus.address);
+    let words = format!("capture --address {} --budget 300ms -o bus.pcap", bus.address);
     let (_, said) = output(folder.path(), &words, 0);
     assert!(said.contains("the bus refuses a monitor (org.freedesktop.DBus.Error.AccessDenied"), "{said}");
     assert!(said.contains("The right that is missing: BecomeMonitor"), "{said}");
@@ -138,7 +138,7 @@ fn a_running_bus_is_examined_and_so_are_private_ones() {
     let (shown, _) = output(folder.path(), &words, 0);
     let left_out = "\n■ Not examined (–)\n  this bus: stalled-subscriber: this experiment can harm a bus";
     assert!(shown.contains(left_out), "{shown}");
-    let words = "exam --broker dbus-daemon --only departed-callee,unique-names --times 2";
+    let words = "exam --broker dbus-daemon --only departed-callee,unique-names --rounds 2";
     let (shown, _) = output(folder.path(), words, 0);
     assert!(shown.contains("2 properties, each 2 times: 0 answers break a promise (!), 0 differ"), "{shown}");
     assert!(shown.contains("\n  departed-callee  NoReply\n"), "{shown}");
@@ -151,7 +151,7 @@ fn a_bus_whose_policy_is_in_the_way_is_not_examined() {
     let folder = folder();
     let deny = "<deny send_interface=\"org.weighbridge.Exam\"/>";
     let Some(bus) = Bus::start(folder.path(), deny) else { return };
-    let (_, said) = output(folder.path(), &format!("exam --address {}", bus.address), 2);
+    let (_, said) = output(folder.path(), &format!("exam --address {}", bus.address), 3);
     let refusal = "connections may not call each other (org.freedesktop.DBus.Error.AccessDenied)";
     assert!(said.starts_with(&format!("error: the policy of this bus is in the way: {refusal}; ")), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -162,7 +162,7 @@ fn a_bus_whose_policy_is_in_the_way_is_not_examined() {
 fn a_bus_that_runs_has_a_time_line_also_in_the_middle() {
     let folder = folder();
     let Some(bus) = Bus::start(folder.path(), "") else { return };
-    let words = format!("dbus capture --address {} -o bus.pcap --timeline bus.json", bus.address);
+    let words = format!("dbus capture --address {} -o bus.pcap --trace-out bus.json", bus.address);
     let mut recording = start(folder.path(), &words);
     eventually("the rules in the capture", || captured(folder.path()) > 1_000);
     let calls = format!("ping-pong --address {} --sizes 1 --calls 20", bus.address);
@@ -196,7 +196,7 @@ fn a_bus_that_runs_has_a_time_line_also_in_the_middle() {
         assert!(lanes.contains(lane) || said.contains("events begin late"), "{lane} is not in it; {said}");
     }
     let (_, said) = output(folder.path(), &words["dbus ".len()..].replace("bus.pcap", "other.pcap"), 2);
-    assert!(said.contains("--timeline: `bus.json` exists already"), "{said}");
+    assert!(said.contains("`bus.json` exists already"), "{said}");
 }
 
 /// Nobody is left without a sentence, and nothing that was not answered is called an answer.
@@ -204,7 +204,7 @@ fn a_bus_that_runs_has_a_time_line_also_in_the_middle() {
 fn a_bus_that_goes_away_or_is_none_is_one_sentence() {
     let folder = folder();
     let one = |words: &str, expected: &str| {
-        let (shown, said) = output(folder.path(), words, 2);
+        let (shown, said) = failing(folder.path(), words);
         assert!(said.contains(expected) && said.lines().count() == 1, "{words}: {said}");
         assert_eq!(shown, "", "{words}");
     };
@@ -245,7 +245,7 @@ fn a_bus_that_goes_away_or_is_none_is_one_sentence() {
             });
         }
         drop(bus);
-        assert_eq!(asks.wait().code(), Some(2), "{command}");
+        assert_eq!(asks.wait().code(), Some(3), "{command}");
         let said = text(folder.path().join("stderr"));
         assert!(said.contains(expected) && said.lines().count() == 1, "{command}: {said}");
     }
@@ -256,7 +256,8 @@ fn a_bus_that_goes_away_or_is_none_is_one_sentence() {
 fn a_capture_is_replayed_on_private_brokers_and_on_a_running_bus() {
     let folder = booted();
     let Some(bus) = Bus::start(folder.path(), "") else { return };
-    let words = format!("replay cut.pcap --format json --on dbus-daemon --on {} --rounds 2", bus.address);
+    let words =
+        format!("replay cut.pcap --format json --broker dbus-daemon --broker {} --rounds 2", bus.address);
     let (json, said) = output(folder.path(), &words, 0);
     assert_eq!(said, "warning: `cut.pcap` ends inside a packet; what comes before was used\n");
     let document: Value = serde_json::from_str(&json).unwrap();

@@ -88,7 +88,7 @@ fn a_killed_peer_is_a_skip_with_its_step_and_its_signal() {
     let folder = folder();
     let (mut child, peers) = stalled(folder.path());
     kill_process(Pid::from_raw(peers[1].cast_signed()).unwrap(), Signal::KILL).unwrap();
-    assert_eq!(child.wait().code(), Some(2));
+    assert_eq!(child.wait().code(), Some(3));
     gone(&peers);
     let lines = valid_record(folder.path().join("r.jsonl")).lines;
     let skipped = all!(lines, Skipped)[0];
@@ -117,8 +117,8 @@ fn an_interrupt_or_a_kill_ends_the_guest_and_leaves_no_record() {
 fn a_guest_that_hangs_is_ended_at_its_deadline_and_leaves_no_record() {
     let folder = folder();
     let emulator = Emulator::that(folder.path(), "echo Linux >&3; exec sleep 1000");
-    let (said, code) = emulator.says("--out r.jsonl --deadline 2s");
-    assert_eq!(code, Some(2), "{said}");
+    let (said, code) = emulator.says("--out r.jsonl --timeout 2s");
+    assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("did not start our program within 2 s"), "{said}");
     assert!(said.contains("last lines of the guest's console:\n  Linux\n"), "{said}");
     emulator.is_gone();

@@ -46,7 +46,7 @@ fn a_disk_that_fills_up_in_the_middle_leaves_a_valid_record_and_a_table() {
     let folder = folder();
     let words = long_run() + " --out r.jsonl --html none";
     let Some(said) = on_small_disk(folder.path(), "40k", THERE, &words, &[]) else { return };
-    let Said { stdout, stderr, .. } = said.with(2);
+    let Said { stdout, stderr, .. } = said.with(3);
     let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     let full = "error: cannot write to `r.jsonl`: No space left on device (os error 28); it holds what was measured until then";
     assert_eq!(errors, [full]);
@@ -66,7 +66,7 @@ fn a_page_that_does_not_fit_leaves_the_record_and_the_table() {
     let folder = folder();
     let words = "run roundtrip/mock/1/free --out r.jsonl -q";
     let Some(said) = on_small_disk(folder.path(), "40k", THERE, words, &[]) else { return };
-    let Said { stdout, stderr, .. } = said.with(2);
+    let Said { stdout, stderr, .. } = said.with(3);
     assert!(stderr.contains("error: cannot create `r.html`: No space left on device"), "{stderr}");
     let how = "`weighbridge report r.jsonl --format html --out FILE` makes the page";
     assert!(stderr.contains(how) && stdout.contains("■ roundtrip at free"), "{stderr}{stdout}");
@@ -103,7 +103,7 @@ fn standard_output_that_is_full_is_an_error_and_the_record_is_kept() {
     let words = "run roundtrip/mock/1/free --out r.jsonl --html none -q";
     let mut command = Command::new(PROGRAM);
     command.current_dir(folder.path()).args(words.split(' ')).stdout(full).stderr(Stdio::piped());
-    let stderr = Said::of(command.output().unwrap()).with(2).stderr;
+    let stderr = Said::of(command.output().unwrap()).with(3).stderr;
     assert!(stderr.contains("error: cannot write to standard output: No space left on device"), "{stderr}");
     valid_record(folder.path().join("r.jsonl"));
 }
@@ -117,7 +117,7 @@ fn what_a_guest_measured_is_shown_where_its_record_does_not_fit() {
         format!("guest run --kernel {} --accel tcg --out r.jsonl roundtrip/mock/1/free", emulator.kernel);
     let path = [("PATH", emulator.path.to_str().unwrap())];
     let Some(said) = on_small_disk(folder.path(), "4k", THERE, &words, &path) else { return };
-    let Said { stdout, stderr, .. } = said.with(2);
+    let Said { stdout, stderr, .. } = said.with(3);
     assert!(stderr.contains("error: cannot write to `r.jsonl`: No space left on device"), "{stderr}");
     assert!(stdout.contains("■ roundtrip at free"), "what took minutes is shown: {stdout}");
     emulator.is_gone();

@@ -61,14 +61,14 @@ fn an_injected_cost_is_the_remainder_of_its_case_and_nowhere_else() {
 #[test]
 fn the_slope_of_a_dose_with_a_known_cost_is_found() {
     let folder = folder();
-    explain(folder.path(), &format!("{PLAIN} --sets 6 --out d.jsonl --html none --quiet")).with(0);
+    explain(folder.path(), &format!("{PLAIN} --runs 6 --out d.jsonl --html none --quiet")).with(0);
     let [of] = &explanations(folder.path(), "d.jsonl")[..] else { panic!() };
     let [dose] = &of.doses[..] else { panic!("{:?}", of.doses) };
     assert!((dose.slope_ns - 100.0).abs() < 1e-6, "{dose:?}");
     assert!(dose.slope_of_halves_ns.unwrap().iter().all(|ns| (ns - 100.0).abs() < 1e-6), "{dose:?}");
     assert_eq!((dose.verdict.as_str(), dose.sets), ("no price", 5), "virtual time has no price of a call");
     assert!(shown(folder.path(), "report d.jsonl").contains("Dose and response"));
-    explain(folder.path(), &format!("{PLAIN} --no-doses --sets 6 --out n.jsonl --html none --quiet")).with(0);
+    explain(folder.path(), &format!("{PLAIN} --no-doses --runs 6 --out n.jsonl --html none --quiet")).with(0);
     let [of] = &explanations(folder.path(), "n.jsonl")[..] else { panic!() };
     assert!(of.doses.is_empty());
     let why = of.parts.iter().find_map(|part| part.not_tried.clone()).unwrap();
@@ -108,13 +108,13 @@ fn what_cannot_be_explained_says_why_and_what_can() {
         ("roundtrip/mock/64/free --what-if prices=missing.jsonl", "missing.jsonl"),
         ("roundtrip/nothing/64/same-cpu", "nothing"),
     ] {
-        let stderr = explain(folder.path(), words).with(2).stderr;
+        let stderr = explain(folder.path(), words).fails().stderr;
         assert!(stderr.contains(wanted), "{words}: {stderr}");
     }
     let kept = explanations(folder.path(), "x.jsonl");
     assert!(kept.len() == 1 && kept[0].remarks.iter().any(|remark| remark.contains("halts-1")), "{kept:?}");
     let compared = format!("compare --b latency-ns=2000 {PLAIN} --prices missing.jsonl");
-    assert!(said(folder.path(), &compared).with(2).stderr.contains("missing.jsonl"));
+    assert!(said(folder.path(), &compared).with(3).stderr.contains("missing.jsonl"));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn an_option_of_a_question_that_is_not_answered_is_refused_with_the_question() {
         (format!("{many} --rounds 2"), "of 3 cases unless it is named"),
         (format!("{pipe} --only cost --rounds 2"), "--only kernel"),
         (format!("{pipe} --only kernel --what-if switches-1"), "--what-if has no effect"),
-        (format!("{pipe} --only kernel --sets 6"), "--only cost"),
+        (format!("{pipe} --only kernel --runs 6"), "--only cost"),
         (format!("{pipe} --only kernel --budget 9s"), "the question `cost`"),
         (format!("{pipe} --only kernel --no-doses"), "--no-doses has no effect"),
         (format!("--only cost --a {pipe} --b roundtrip/fifo/1/free"), "--a with --b has no effect"),
@@ -145,7 +145,7 @@ fn an_option_of_a_question_that_is_not_answered_is_refused_with_the_question() {
 #[test]
 fn the_header_says_what_was_asked() {
     let folder = folder();
-    let words = format!("{PLAIN} --sets 6 --no-system-calls --out e.jsonl --html none --quiet");
+    let words = format!("{PLAIN} --runs 6 --no-system-calls --out e.jsonl --html none --quiet");
     explain(folder.path(), &words).with(0);
     let lines = valid_record(folder.path().join("e.jsonl")).lines;
     let [Line::Header(header), ..] = &lines[..] else { panic!("{lines:?}") };
@@ -158,7 +158,7 @@ fn the_header_says_what_was_asked() {
 #[test]
 fn a_real_round_trip_has_all_its_parts() {
     let folder = folder();
-    let words = "roundtrip/ring-futex/4096/same-cpu --sets 6 --budget 30s --out e.jsonl --quiet";
+    let words = "roundtrip/ring-futex/4096/same-cpu --runs 6 --budget 30s --out e.jsonl --quiet";
     explain(folder.path(), words).with(0);
     let all = explanations(folder.path(), "e.jsonl");
     let [of] = &all[..] else { panic!("{all:?}") };

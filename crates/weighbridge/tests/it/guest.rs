@@ -27,7 +27,7 @@ fn what_is_missing_is_named_with_what_brings_it() {
         let command =
             weighbridge(folder.path()).args(["guest", "run", "--kernel", kernel, "roundtrip/mock/1/free"]);
         let cache = folder.path().join("cache");
-        Said::by(command.env("PATH", path).env("XDG_CACHE_HOME", cache)).with(2).stderr
+        Said::by(command.env("PATH", path).env("XDG_CACHE_HOME", cache)).with(3).stderr
     };
     let none = "error: qemu-system-x86_64 is not installed; `apt-get install qemu-system-x86` brings it";
     assert_eq!(told("host", "/nothing").trim(), none);
@@ -52,7 +52,7 @@ fn a_mistake_in_a_case_is_told_before_anything_is_booted() {
 fn doctor_names_everything_that_guests_need() {
     let folder = folder();
     let command = weighbridge(folder.path()).args(["guest", "doctor"]).env("PATH", "/nothing");
-    let stdout = Said::by(command).with(2).stdout;
+    let stdout = Said::by(command).with(3).stdout;
     for word in ["emulator", "apt-get install qemu-system-x86", "host's kernel", "KVM", "kernel headers"] {
         assert!(stdout.contains(word), "{word}: {stdout}");
     }
@@ -113,10 +113,10 @@ fn two_kernels_are_compared_by_the_tables_of_a_suite_and_too_few_boots_are_warne
     std::fs::write(folder.path().join("weighbridge_bench.ko"), "a module").unwrap();
     let compare = |words: &str| {
         let command = weighbridge(folder.path()).args(["guest", "compare", "--a", &emulator.kernel]);
-        let words = format!("--suite slab --b ,append=x --boots 2 {words}");
+        let words = format!("--suite slab --b ,append=x --rounds 2 {words}");
         Said::by(command.args(words.split(' ')).env("PATH", &emulator.path))
     };
-    assert!(compare("--out r.jsonl").with(2).stderr.contains("the suite slab needs our module"));
+    assert!(compare("--out r.jsonl").with(3).stderr.contains("the suite slab needs our module"));
     for format in ["table", "markdown"] {
         let said = compare(&format!("--module . --format {format} --out {format}.jsonl"));
         let shown = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "");
@@ -156,7 +156,7 @@ fn what_runs_no_guest_is_tried_once_and_not_before_each_boot() {
     let does = "case \"$*\" in *kvm*) echo 'no KVM' >&2; exit 1;; esac; cat \"$(dirname \"$0\")/answer\" >&4; exec sleep 1000";
     let emulator = Emulator::that(folder.path(), does);
     emulator.answers_with_a_record();
-    let words = "--b ,append=x --boots 2 --accel auto --out r.jsonl roundtrip/mock/1/free";
+    let words = "--b ,append=x --rounds 2 --accel auto --out r.jsonl roundtrip/mock/1/free";
     let command = weighbridge(folder.path()).args(["guest", "compare", "--a", &emulator.kernel]);
     let stderr = Said::by(command.args(words.split(' ')).env("PATH", &emulator.path)).stderr;
     assert_eq!(stderr.matches("kvm does not work here").count(), 1, "{stderr}");
@@ -193,7 +193,7 @@ fn packets_in_a_guest_end_where_a_rule_sends_them() {
 #[test]
 fn what_the_suite_of_the_kernels_allocator_needs_is_named() {
     let folder = folder();
-    let told = |words: &str| said(folder.path(), &format!("run --suite kernel-slab {words}")).with(2).stderr;
+    let told = |words: &str| said(folder.path(), &format!("run --suite kernel-slab {words}")).fails().stderr;
     assert!(told("").contains("make -C kernel"), "{}", told(""));
     std::fs::write(folder.path().join("other.ko"), "").unwrap();
     assert!(told("--module .").contains("there is no weighbridge_bench.ko in `.`"));
@@ -215,7 +215,7 @@ fn a_module_is_loaded_and_measured() {
     };
     let kernel = Kernel::find(&kernel.display().to_string(), Path::new("/nothing")).unwrap();
     let in_guest = job::module_path(&module);
-    let words = "run --suite kernel-slab --max-runs 1 --html none --out";
+    let words = "run --suite kernel-slab --runs 1 --html none --out";
     let mut command: Vec<String> = words.split(' ').map(String::from).collect();
     command.extend([job::RECORD.into(), "--module".into(), in_guest]);
     let job = Job { command, ..Job::default() };
@@ -275,7 +275,7 @@ fn what_cannot_be_explained_is_told_before_a_boot() {
         if !plugin.is_empty() {
             command = command.env("WEIGHBRIDGE_GUEST_PLUGIN", plugin);
         }
-        let stderr = Said::by(command.env("PATH", &emulator.path)).with(2).stderr;
+        let stderr = Said::by(command.env("PATH", &emulator.path)).fails().stderr;
         assert!(stderr.contains(why), "{words}: {stderr}");
     }
     assert_eq!(files(folder.path()), ["emulator"], "nothing is left behind");
@@ -286,7 +286,7 @@ fn functions_of_a_guest_add_up_to_what_the_benchmark_measures() {
     let Some(kernel) = kernel() else { return };
     let folder = folder();
     let cases = "roundtrip/pipe/1/same-cpu roundtrip/unix-stream/1/same-cpu";
-    let words = "guest explain --runs 1 --out r.jsonl --folded f --html r.html --deadline 20m";
+    let words = "guest explain --runs 1 --out r.jsonl --folded f --html r.html --timeout 20m";
     let stdout =
         said(folder.path(), &format!("{words} --kernel {} {cases}", kernel.display())).with(0).stdout;
     let lines = valid_record(folder.path().join("r.jsonl")).lines;

@@ -28,7 +28,7 @@ fn help_completions_and_manual_have_every_command_with_its_options() {
     }
     let help = stdout("run --help");
     let flags =
-        "suite sizes place wait set precision budget max-runs seed cpus out html format dry-run quiet";
+        "suite sizes place wait set precision budget runs seed cpus out force html format dry-run quiet";
     for flag in flags.split(' ') {
         assert!(help.contains(&format!("--{flag}")), "{flag} is not in\n{help}");
     }
@@ -51,7 +51,7 @@ fn a_broken_pipe_is_silent() {
         "plan roundtrip/mock/1/free",
         "completions bash",
         "man",
-        "run roundtrip/mock/1/free --max-runs 6 --quiet --html none --out r.jsonl",
+        "run roundtrip/mock/1/free --runs 6 --quiet --html none --out r.jsonl",
         "report r.jsonl",
     ] {
         let (reader, writer) = std::io::pipe().unwrap();

@@ -14,7 +14,7 @@ use crate::{STATE, Said, files, folder, said, shown, start, store, text, valid_r
 const CASE: &str = "roundtrip/mock/1/free";
 
 fn measure(folder: &Path) -> String {
-    said(folder, &format!("run {CASE} --max-runs 6")).with(0).stderr
+    said(folder, &format!("run {CASE} --runs 6")).with(0).stderr
 }
 
 /// The path after `record: `.
@@ -31,7 +31,7 @@ fn history(folder: &Path) -> Vec<Value> {
 fn records_are_kept_listed_and_the_last_one_is_reported() {
     let folder = folder();
     let first = measure(folder.path());
-    let words = "run stream/mock/4096/free roundtrip/mock/1 --max-runs 6 --html none";
+    let words = "run stream/mock/4096/free roundtrip/mock/1 --runs 6 --html none";
     let second = said(folder.path(), words).stderr;
     assert!(files(folder.path()).is_empty());
     let listed = history(folder.path());
@@ -56,7 +56,7 @@ fn records_are_kept_listed_and_the_last_one_is_reported() {
 fn runs_that_start_in_one_second_have_records_of_their_own() {
     let folder = folder();
     let runs: Vec<_> =
-        (0..6).map(|_| start(folder.path(), &format!("run {CASE} --max-runs 2 --quiet"))).collect();
+        (0..6).map(|_| start(folder.path(), &format!("run {CASE} --runs 2 --quiet"))).collect();
     for mut run in runs {
         assert!(run.wait().success());
     }
@@ -71,7 +71,7 @@ fn runs_that_start_in_one_second_have_records_of_their_own() {
 fn the_fifth_session_of_a_machine_says_where_another_is_expected_and_the_ledger_counts_it() {
     let folder = folder();
     let expected = |out: &str| -> Vec<Value> {
-        let words = format!("run {CASE} --max-runs 6 --html none --quiet --format json{out}");
+        let words = format!("run {CASE} --runs 6 --html none --quiet --format json{out}");
         let report: Value = serde_json::from_str(&said(folder.path(), &words).with(0).stdout).unwrap();
         let summaries = report["cases"].as_array().unwrap().iter().map(|case| &case["summary"]);
         summaries.filter(|of| of["case"] == CASE).map(|of| of["across_sessions"].clone()).collect()
@@ -102,7 +102,7 @@ fn the_fifth_session_of_a_machine_says_where_another_is_expected_and_the_ledger_
     assert!(text(folder.path().join("coverage.html")).contains("absolute, within one session"));
     said(folder.path(), "history --coverage --changes").with(2);
     said(folder.path(), "history elsewhere.jsonl --coverage")
-        .with(2)
+        .with(3)
         .says("error: coverage is counted over pairs [..]\n");
 }
 
@@ -114,7 +114,7 @@ fn an_empty_store_is_said_in_one_sentence_with_a_way_out() {
     said(folder.path(), "history").with(0).shows("").says(format!("{none}\n"));
     assert!(history(folder.path()).is_empty());
     let way_out = format!("error: {none}, or name one, as in `weighbridge report FILE`\n");
-    said(folder.path(), "report").with(2).shows("").says(way_out);
+    said(folder.path(), "report").with(3).shows("").says(way_out);
     assert!(!folder.path().join(STATE).exists(), "looking creates nothing");
 }
 
@@ -123,14 +123,14 @@ fn folders_and_files_can_be_listed_too_and_what_is_no_record_is_said() {
     let folder = folder();
     fs::create_dir(folder.path().join("results")).unwrap();
     for name in ["results/b.jsonl", "a.jsonl"] {
-        shown(folder.path(), &format!("run {CASE} --max-runs 2 --quiet --html none --out {name}"));
+        shown(folder.path(), &format!("run {CASE} --runs 2 --quiet --html none --out {name}"));
     }
     fs::write(folder.path().join("results/not.jsonl"), "nothing\n").unwrap();
     fs::write(folder.path().join("results/newer.jsonl"), "{\"kind\":\"header\",\"schema\":99}\n").unwrap();
     let cut = text(folder.path().join("a.jsonl"));
     fs::write(folder.path().join("cut.jsonl"), cut.rsplit_once("{\"kind\":\"end").unwrap().0).unwrap();
     // One is missing.
-    let Said { stdout, stderr, .. } = said(folder.path(), "history results cut.jsonl missing").with(2);
+    let Said { stdout, stderr, .. } = said(folder.path(), "history results cut.jsonl missing").with(3);
     assert_eq!(stdout.lines().count(), 3, "{stdout}");
     assert!(stdout.lines().any(|line| line.ends_with("results/b.jsonl")), "{stdout}");
     assert!(stdout.lines().any(|line| line.ends_with("cut.jsonl (ended early)")), "{stdout}");
@@ -141,7 +141,7 @@ fn folders_and_files_can_be_listed_too_and_what_is_no_record_is_said() {
 
 /// Runs in a folder with another environment; what was said and what is in the current folder then.
 fn without_store(folder: &Path, prepare: impl FnOnce(cmd::Command) -> cmd::Command) -> String {
-    let command = prepare(weighbridge(folder).args(["run", CASE, "--max-runs", "6"]));
+    let command = prepare(weighbridge(folder).args(["run", CASE, "--runs", "6"]));
     let Said { stdout, stderr, .. } = Said::by(command).with(0);
     assert!(stdout.contains("■ roundtrip at free"));
     let record = said_record(&stderr);
@@ -163,7 +163,7 @@ fn without_a_home_the_record_is_in_the_current_folder() {
     let folder = folder();
     for command in ["report", "history"] {
         Said::by(unset(weighbridge(folder.path()).arg(command)))
-            .with(2)
+            .with(3)
             .says(format!("error: {why}[..] name [..]\n"));
     }
 }
@@ -171,7 +171,7 @@ fn without_a_home_the_record_is_in_the_current_folder() {
 #[test]
 fn home_is_taken_where_there_is_no_state_directory() {
     let folder = folder();
-    let command = weighbridge(folder.path()).args(["run", CASE, "--max-runs", "2", "--html", "none"]);
+    let command = weighbridge(folder.path()).args(["run", CASE, "--runs", "2", "--html", "none"]);
     let command = command.env_remove("XDG_STATE_HOME").env("HOME", folder.path().join("home"));
     let stderr = Said::by(command).stderr;
     let place = folder.path().join("home/.local/state/weighbridge/weighbridge-");
@@ -186,7 +186,7 @@ fn a_file_where_the_folder_should_be_is_said_and_left_alone() {
     let stderr = without_store(folder.path(), |command| command);
     assert!(stderr.contains("weighbridge` cannot be used: "), "{stderr}");
     assert_eq!(text(store(folder.path())), "mine");
-    said(folder.path(), "report").with(2).says("error: `[..]` cannot be read: [..]\n");
+    said(folder.path(), "report").with(3).says("error: `[..]` cannot be read: [..]\n");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_store_that_cannot_be_written_is_said() {
 #[test]
 fn without_any_place_nothing_is_measured() {
     let said =
-        Said::by(weighbridge(Path::new("/proc")).env("XDG_STATE_HOME", "/proc").args(["run", CASE])).with(2);
+        Said::by(weighbridge(Path::new("/proc")).env("XDG_STATE_HOME", "/proc").args(["run", CASE])).with(3);
     assert!(said.stderr.starts_with("error: there is no place for the record: "), "{}", said.stderr);
     assert!(said.stderr.contains("--out") && said.stdout.is_empty(), "{}", said.stderr);
 }

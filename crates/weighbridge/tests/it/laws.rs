@@ -14,8 +14,7 @@ const CASES: &str = "roundtrip/unix-stream/64/same-cpu roundtrip/pipe/64/same-cp
 
 /// Measures so much that every law has something to look at; the record `r.jsonl`.
 fn measure(folder: &Path) -> Reading {
-    said(folder, &format!("run {CASES} --max-runs 3 --budget 120s --out r.jsonl --html none --quiet"))
-        .with(0);
+    said(folder, &format!("run {CASES} --runs 3 --budget 120s --out r.jsonl --html none --quiet")).with(0);
     valid_record(folder.join("r.jsonl"))
 }
 
@@ -71,7 +70,7 @@ fn no_law_objects_to_a_real_record_and_one_that_was_changed_has_no_figure_anywhe
 fn a_cost_that_one_side_has_more_is_found_in_turns_with_its_sign() {
     let folder = folder();
     // B writes and reads all of each message, which A does not.
-    let words = "compare roundtrip/pipe/65536/same-cpu --a touch=none --b touch=all --units 10..10 --budget 120s \
+    let words = "compare roundtrip/pipe/65536/same-cpu --a touch=none --b touch=all --runs 10..10 --budget 120s \
                  --no-system-calls --out r.jsonl --html none --quiet";
     said(folder.path(), words);
     let mut reading = valid_record(folder.path().join("r.jsonl"));

@@ -93,6 +93,13 @@ impl Said {
         self
     }
 
+    /// The same, where it must have been refused (2) or have failed (3).
+    #[track_caller]
+    fn fails(self) -> Said {
+        assert!(matches!(self.code, Some(2 | 3)), "{:?}: {}\n{}", self.code, self.stdout, self.stderr);
+        self
+    }
+
     /// The same, where standard output must match this; `[..]` is any text in a line, `...` any lines.
     #[track_caller]
     fn shows(self, pattern: impl IntoData) -> Said {

@@ -87,15 +87,15 @@ run roundtrip/mock/1/free --budget 90
     --budget: `90` is not a time; write a time with its unit[..]
 run roundtrip/mock/1/free --budget 5ms
     --budget 5 ms is too small for one run, which takes about [..] ms; give more
-run roundtrip/mock/1/free --max-runs 0
-    --max-runs takes 1 to 40, not `0`
+run roundtrip/mock/1/free --runs 0
+    --runs takes 1 to 40, not `0`
 
 An output file that is there, or cannot be. Even root may not create files in /proc.
 
 run roundtrip/mock/1/free --out mine
-    `mine` exists already; move it away, or give another name with --out
+    `mine` exists already; give another name with --out, or replace it with --force
 run roundtrip/mock/1/free --html mine
-    `mine` exists already; move it away, or give another name with --html
+    `mine` exists already; give another name with --html, or replace it with --force
 run roundtrip/mock/1/free --out new.html
     record and page would both be `new.html`; give one of them another name, with --out or --html
 run roundtrip/mock/1/free --out no/such/r.jsonl

@@ -30,7 +30,7 @@ left out:
 
 #[test]
 fn a_plan_says_what_is_skipped_and_why() {
-    let words = "plan roundtrip/mock/1/free roundtrip/pipe/0/free --max-runs 1";
+    let words = "plan roundtrip/mock/1/free roundtrip/pipe/0/free --runs 1";
     said(folder().path(), words)
         .with(0)
         .shows(str![[r#"
@@ -47,7 +47,7 @@ understood:
 1 of 2 cases would be measured in about 72 ms (1 run of each, or as many as the budget allows).
 
 "#]])
-        .says("warning: --max-runs 1 gives no intervals; an interval of 95 % needs 6 runs\n");
+        .says("warning: --runs 1 gives no intervals; an interval of 95 % needs 6 runs\n");
 }
 
 /// Nine cases of which six runs each take about 4 s.

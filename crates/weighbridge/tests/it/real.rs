@@ -8,13 +8,13 @@ use crate::{PROGRAM, Said, all, folder, said, shown, text, valid_record};
 fn real_mechanisms_on_one_cpu_give_numbers() {
     let folder = folder();
     let cases = ["roundtrip/pipe/1/same-cpu", "roundtrip/ring-futex/1/same-cpu"];
-    let words = format!("run {} --max-runs 2 --budget 30s --out r.jsonl --quiet", cases.join(" "));
+    let words = format!("run {} --runs 2 --budget 30s --out r.jsonl --quiet", cases.join(" "));
     let said = said(folder.path(), &words);
     if said.stderr.contains("nothing is left to measure") {
         return skipped(said.stderr);
     }
     let Said { stdout, stderr, .. } = said.with(0);
-    assert!(stderr.contains("--max-runs 2 gives no intervals"), "{stderr}");
+    assert!(stderr.contains("--runs 2 gives no intervals"), "{stderr}");
     assert!(stdout.contains("■ roundtrip at same-cpu") && stdout.contains("(2 runs)"), "{stdout}");
     let lines = valid_record(folder.path().join("r.jsonl")).lines;
     for case in cases {
@@ -29,7 +29,7 @@ fn real_mechanisms_on_one_cpu_give_numbers() {
 fn what_a_run_shows_at_its_end_is_what_a_report_on_its_record_shows() {
     let folder = folder();
     let cases = "fan-in/pipe/1/free/streams=10 solo/noop/0/free roundtrip/mock/1/free";
-    let words = format!("run {cases} --max-runs 2 --budget 30s --out r.jsonl --html r.html --quiet");
+    let words = format!("run {cases} --runs 2 --budget 30s --out r.jsonl --html r.html --quiet");
     assert_eq!(shown(folder.path(), &words), shown(folder.path(), "report r.jsonl"));
     shown(folder.path(), "report r.jsonl --format html --out again.html");
     let [page, again] = ["r.html", "again.html"].map(|name| text(folder.path().join(name)));
@@ -39,7 +39,7 @@ fn what_a_run_shows_at_its_end_is_what_a_report_on_its_record_shows() {
 
 #[test]
 fn a_case_of_a_suite_stands_beside_its_published_figure() {
-    let words = "run solo/getpid/* --suite akbench --max-runs 1 --out r.jsonl --html none";
+    let words = "run solo/getpid/* --suite akbench --runs 1 --out r.jsonl --html none";
     let shown = shown(folder().path(), words);
     let line = shown.lines().find(|line| line.contains("latency_getpid")).unwrap();
     assert!(line.contains("95.559") && line.contains("119.449") && line.contains("(1 run)"), "{line}");
@@ -53,7 +53,7 @@ fn packets_are_forwarded_and_dropped_by_rules_of_both_forms_or_the_reason_is_tol
     let folder = folder();
     let rules = "solo/veth-drop/18/same-cpu{,/rule=iptables}{,/rule-for=destination}";
     let words =
-        format!("run solo/veth-forward/18/same-cpu {rules} --max-runs 1 --alone --html none --out r.jsonl");
+        format!("run solo/veth-forward/18/same-cpu {rules} --runs 1 --alone --html none --out r.jsonl");
     let said = said(folder.path(), &words);
     if said.stderr.contains("nothing is left to measure") {
         return skipped(said.stderr);

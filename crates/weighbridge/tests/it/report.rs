@@ -82,30 +82,30 @@ fn what_is_no_record_is_refused_in_one_sentence_with_a_way_out() {
         ),
     ] {
         std::fs::write(folder.join(name), text).unwrap();
-        said(folder, &format!("report {name}")).with(2).shows("").says(format!("error: `{name}` {why}\n"));
+        said(folder, &format!("report {name}")).with(3).shows("").says(format!("error: `{name}` {why}\n"));
     }
     std::fs::create_dir(folder.join("sub")).unwrap();
     let is_folder = "error: `sub` is a folder; name the records in it, as in sub/*.jsonl\n";
-    said(folder, "report sub").with(2).shows("").says(is_folder);
+    said(folder, "report sub").with(3).shows("").says(is_folder);
     said(folder, "report missing")
-        .with(2)
+        .with(3)
         .says("error: cannot read `missing`: No such file or directory (os error 2)\n");
     let nonsense = weighbridge(folder).args(["report", "-"]).stdin("nonsense\n".repeat(1000));
-    Said::by(nonsense).with(2).shows("").says(format!("error: standard input is not a record; {WAY_OUT}\n"));
+    Said::by(nonsense).with(3).shows("").says(format!("error: standard input is not a record; {WAY_OUT}\n"));
 }
 
 #[test]
 fn records_that_can_be_read_are_shown_beside_one_that_cannot() {
     let folder = folder();
     measure(folder.path(), "r.jsonl");
-    let said = said(folder.path(), "report r.jsonl missing").with(2);
+    let said = said(folder.path(), "report r.jsonl missing").with(3);
     said.shows("...\n■ roundtrip at free, µs/roundtrip\n...\n").says("error: cannot read `missing`: [..]\n");
 }
 
 #[test]
 fn cases_are_compared_with_one_of_them_or_with_another_record() {
     let folder = folder();
-    measured(folder.path(), "roundtrip/mock/1/free roundtrip/mock/1/free/latency-ns=3000 --max-runs 6");
+    measured(folder.path(), "roundtrip/mock/1/free roundtrip/mock/1/free/latency-ns=3000 --runs 6");
     let baseline =
         |of: &str| said(folder.path(), &format!("report r.jsonl --format markdown --baseline {of}"));
     baseline("roundtrip/mock/1/free").with(0).shows(
@@ -144,7 +144,7 @@ fn a_record_of_another_machine_is_compared_only_where_that_is_asked_for() {
     let foreign = format!("{}elsewhere{}", &record[..at], &record[end..]);
     std::fs::write(folder.path().join("there.jsonl"), foreign).unwrap();
     let report = "report r.jsonl --format markdown --baseline there.jsonl";
-    said(folder.path(), report).with(2).shows("").says(
+    said(folder.path(), report).with(3).shows("").says(
         "error: `there.jsonl` is of another machine (hostname: [..] and elsewhere), so a ratio would be one of machines; \
          --across-machines compares them nevertheless\n",
     );
@@ -159,7 +159,27 @@ fn a_report_goes_to_a_file_that_does_not_exist_yet() {
     let to_page = "report r.jsonl --format html --out page.html";
     said(folder.path(), to_page).with(0).shows("").says("");
     assert!(text(folder.path().join("page.html")).contains("</html>"));
-    let exists = "error: `page.html` exists already; move it away, or give another name with --out\n";
+    let exists =
+        "error: `page.html` exists already; give another name with --out, or replace it with --force\n";
     said(folder.path(), to_page).with(2).says(exists);
+    std::fs::write(folder.path().join("page.html"), "old").unwrap();
+    said(folder.path(), &format!("{to_page} --force")).with(0).shows("").says("");
+    assert!(text(folder.path().join("page.html")).contains("</html>"));
     assert_eq!(files(folder.path()), ["page.html", "r.jsonl"]);
+    // Only files give way.
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    said(folder.path(), "report r.jsonl --out folder --force").with(2);
+}
+
+#[test]
+fn a_record_is_replaced_by_another_only_by_force_and_stays_where_nothing_is_measured() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    let before = text(folder.path().join("r.jsonl"));
+    let again = "run roundtrip/mock/1/free --runs 1 --html none --quiet --no-system-calls --out r.jsonl";
+    said(folder.path(), again).with(2);
+    said(folder.path(), "run roundtrip/pipe/0/free --out r.jsonl --force").with(2);
+    assert_eq!(text(folder.path().join("r.jsonl")), before);
+    said(folder.path(), &format!("{again} --force")).with(0);
+    assert_ne!(text(folder.path().join("r.jsonl")), before);
 }

@@ -147,8 +147,8 @@ fn json_on_standard_output_is_one_document_and_progress_stays_out_of_it() {
 
 #[test]
 fn quiet_leaves_only_warnings_on_standard_error() {
-    let said = said(folder().path(), "run roundtrip/mock/1/free --quiet --html none --max-runs 2");
-    assert!(said.stderr.contains("--max-runs 2 gives no intervals"), "{}", said.stderr);
+    let said = said(folder().path(), "run roundtrip/mock/1/free --quiet --html none --runs 2");
+    assert!(said.stderr.contains("--runs 2 gives no intervals"), "{}", said.stderr);
     assert!(said.stderr.lines().all(|line| line.starts_with("warning: ")), "{}", said.stderr);
     assert!(said.stdout.contains("(2 runs)"));
 }
@@ -157,7 +157,7 @@ fn quiet_leaves_only_warnings_on_standard_error() {
 fn the_same_seed_gives_the_same_order_of_runs() {
     let order = |seed: u32| -> Vec<String> {
         let latencies = "latency-ns=10001,10002,10003,10004,10005,10006,10007,10008";
-        let words = format!("roundtrip/mock/1/free --set {latencies} --max-runs 2 --seed {seed}");
+        let words = format!("roundtrip/mock/1/free --set {latencies} --runs 2 --seed {seed}");
         all!(measured(folder().path(), &words), Run).iter().map(|run| run.case.to_string()).collect()
     };
     let first = order(11);
@@ -172,8 +172,7 @@ fn chosen_cpus_are_the_ones_that_peers_run_on() {
     let machine: serde_json::Value =
         serde_json::from_str(&shown(folder.path(), "env --format json")).unwrap();
     let last = machine["allowed_cpus"].as_array().unwrap().last().unwrap().to_string();
-    let words =
-        format!("run roundtrip/mock/1/same-cpu --cpus {last} --max-runs 1 -q --html none --out r.jsonl");
+    let words = format!("run roundtrip/mock/1/same-cpu --cpus {last} --runs 1 -q --html none --out r.jsonl");
     let said = said(folder.path(), &words);
     if said.code != Some(0) {
         assert!(said.stderr.contains("needs to pin threads"), "{}", said.stderr);
@@ -203,7 +202,8 @@ fn a_short_budget_measures_every_case_from_the_smallest_and_says_how_precise_tha
 #[test]
 fn a_run_of_intervals_has_as_many_as_its_time_holds_and_the_record_keeps_what_was_given() {
     let folder = folder();
-    let words = "fan-in/pipe/1/free/streams=4 --run-time 400ms --interval 100ms --max-runs 1 --memory-bandwidth 25.6G";
+    let words =
+        "fan-in/pipe/1/free/streams=4 --run-time 400ms --interval 100ms --runs 1 --memory-bandwidth 25.6G";
     let lines = measured(folder.path(), words);
     let Line::Header(header) = &lines[0] else { panic!("{:?}", lines[0]) };
     let kept = ["run-time", "interval", "memory-bandwidth"].map(|name| header.settings[name].as_str());

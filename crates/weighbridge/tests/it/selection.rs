@@ -28,7 +28,7 @@ fn a_run_measures_what_the_plan_of_the_same_words_prints() {
     ] {
         let folder = folder();
         let plan = said(folder.path(), &format!("plan {words}"));
-        let run = said(folder.path(), &format!("run {words} --max-runs 1 --quiet --html none --out r.jsonl"));
+        let run = said(folder.path(), &format!("run {words} --runs 1 --quiet --html none --out r.jsonl"));
         assert_eq!(run.code, plan.code, "{words}");
         if run.code != Some(0) {
             continue;
@@ -86,7 +86,7 @@ fn a_plan_explains_each_word_and_what_was_left_out() {
 #[test]
 fn a_record_names_its_suite_only_where_the_cases_are_from_one() {
     let suite = |words: &str| {
-        let lines = measured(folder().path(), &format!("{words} --max-runs 1"));
+        let lines = measured(folder().path(), &format!("{words} --runs 1"));
         all!(lines, Header)[0].settings.get("suite").cloned()
     };
     assert_eq!(suite("roundtrip/mock/1/free"), None);

@@ -72,7 +72,7 @@ fn a_broker_is_a_lane_between_its_clients_and_run_has_the_time_line_too() {
     }
     let folder = folder();
     let case = "fan-out/dbus-daemon/64/same-cpu/receivers=3";
-    let how = "--timeline --max-runs 1 --budget 60s --no-system-calls --out r.jsonl --html none --quiet";
+    let how = "--timeline --runs 1 --budget 60s --no-system-calls --out r.jsonl --html none --quiet";
     let said = said(folder.path(), &format!("run {case} {how}"));
     if said.stderr.contains("nothing is left to measure") {
         return skipped(said.stderr);

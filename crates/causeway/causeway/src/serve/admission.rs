@@ -329,7 +329,11 @@ mod tests {
 
     use super::super::connections::Origin;
     use super::*;
+    use crate::error::Error;
+    use crate::log::pages::StatusPages;
+    use crate::log::wake_word::WakeWord;
     use crate::options::GroupOptions;
+    use crate::subscriber_set::SubscriberSet;
     use crate::wire::{Incoming, receive};
 
     #[test]
@@ -412,5 +416,27 @@ mod tests {
         std::thread::sleep(state.hold_ends().unwrap().saturating_duration_since(std::time::Instant::now()));
         state.release_held();
         assert_eq!((take(), take(), state.hold_ends()), (Some(Op::Granted), None, None));
+    }
+
+    /// Before, it was told that the server is gone, and to start it again.
+    #[test]
+    fn a_publisher_that_is_disconnected_before_it_knows_all_subscribers_is_told_that() {
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+        let mut state = State::new("early", GroupOptions::new().capacity_bytes(4096), epoll).unwrap();
+        let (near, _subscriber) = seqpacket_pair().unwrap();
+        let subscriber = state.connect(near, Origin::Local).unwrap();
+        state.grant_subscriber(subscriber, Policy::Reliable).unwrap();
+        SubscriberPage::open_own(&state.subscribers.joining[&subscriber].1).unwrap();
+        state.register(subscriber, 0).unwrap();
+
+        let (near, far) = seqpacket_pair().unwrap();
+        let publisher = state.connect(near, Origin::Local).unwrap();
+        state.connections.send(publisher, Message::refusal(Refusal::Disconnected));
+        state.disconnect(publisher);
+        let log = Arc::clone(&state.logs.present);
+        let status = StatusPages::open(&state.pages.status_fd).unwrap();
+        let wake_word = WakeWord::open(Arc::clone(&log), None).unwrap();
+        let told = SubscriberSet::new(far, status, wake_word, log.epoch(), Vec::new());
+        assert!(matches!(told, Err(Error::Refused(Refusal::Disconnected))), "{told:?}");
     }
 }

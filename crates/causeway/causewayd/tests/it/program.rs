@@ -214,7 +214,7 @@ fn without_memory_for_the_order_log_it_says_so_and_a_session_serves_clients_alon
     let told = format!("--nofork --address unix:tmpdir=/tmp --native {}", native.display());
     let output = limited(told).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("cannot serve native members at") && said.lines().count() == 1, "{said}");
     assert!(!native.exists(), "the socket stays");
     // It was not told to, and does without.

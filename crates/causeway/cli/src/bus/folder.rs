@@ -70,7 +70,7 @@ fn check(folder: &Path) -> Result<(), Failure> {
 }
 
 fn refused(folder: &Path, why: &str) -> Failure {
-    Failure::Usage(format!(
+    Failure::Failed(format!(
         "XDG_RUNTIME_DIR names no folder of this user for sockets, and {} cannot be used: {why}; set XDG_RUNTIME_DIR or TMPDIR to a folder of your own",
         folder.display()
     ))

@@ -123,9 +123,9 @@ fn said_address(said: PipeReader) -> Result<String, Failure> {
     match line {
         Ok(line) if line.ends_with('\n') => Ok(line.trim_end().to_owned()),
         // It has said why on standard error.
-        Ok(_) => Err(Failure::Usage("causewayd has not started".into())),
+        Ok(_) => Err(Failure::Failed("causewayd has not started".into())),
         Err(Failure::NoAnswer(_)) => {
-            Err(Failure::Usage(format!("causewayd does not serve after {PATIENCE:?}")))
+            Err(Failure::Failed(format!("causewayd does not serve after {PATIENCE:?}")))
         }
         Err(other) => Err(other),
     }

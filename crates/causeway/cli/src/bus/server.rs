@@ -11,7 +11,7 @@ use crate::failure::Failure;
 pub fn find() -> Result<PathBuf, Failure> {
     let sibling = std::env::current_exe().ok().map(|own| own.with_file_name("causewayd"));
     sibling.filter(|path| is_program(path)).or_else(|| in_path("causewayd".as_ref())).ok_or_else(|| {
-        Failure::Usage(
+        Failure::Failed(
             "causewayd is neither next to this program nor in PATH; `cargo install --path crates/causeway/causewayd` installs it".into(),
         )
     })

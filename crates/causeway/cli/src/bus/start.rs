@@ -21,7 +21,7 @@ pub fn start(which: &Which, config_file: Option<PathBuf>, json: bool) -> Result<
         .args(["--fork", "--print-address", "--print-native", "--print-pid"])
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Failure::Usage(format!("cannot start {}: {error}", program.display())))?;
+        .map_err(|error| Failure::Failed(format!("cannot start {}: {error}", program.display())))?;
     let said = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = said.lines().collect();
     let (true, [address, native, pid]) = (output.status.success(), &lines[..]) else {
@@ -30,7 +30,7 @@ pub fn start(which: &Which, config_file: Option<PathBuf>, json: bool) -> Result<
         let why = why.trim_start_matches("causewayd: ");
         let is_busy = why.contains("another process serves there");
         let way_out = if is_busy { of_running(&address, native.as_deref()) } else { String::new() };
-        return Err(Failure::Usage(format!("{why}{way_out}")));
+        return Err(Failure::Failed(format!("{why}{way_out}")));
     };
     let mut out = io::stdout().lock();
     if json {

@@ -138,7 +138,7 @@ fn of_each(connection: &mut Bus) -> Result<Vec<Facts>, Failure> {
 /// Why there are no statistics.
 pub fn untold(error: Error) -> Failure {
     match error {
-        Error::Refused { .. } => Failure::Usage(format!(
+        Error::Refused { .. } => Failure::Failed(format!(
             "this bus tells no statistics at its D-Bus socket ({error}); a native socket tells them: --socket PATH"
         )),
         other => other.into(),

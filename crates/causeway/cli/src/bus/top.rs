@@ -71,7 +71,7 @@ pub fn top(place: &Place, sort: Sort, interval: Duration, rows: usize, limit: u6
         let of_bus = numbers(&bus.call(&question("GetStats"), TIMEOUT).map_err(untold)?)?;
         let Some(mut found) = facts::of_connections(&mut bus, CONNECTIONS_MAX)? else {
             let why = "this bus does not tell what all its connections hold; `stat` asks for each";
-            return Err(Failure::Usage(why.into()));
+            return Err(Failure::Failed(why.into()));
         };
         let now = Instant::now();
         let rates = before.as_ref().map(|(since, before)| {

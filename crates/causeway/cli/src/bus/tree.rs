@@ -53,7 +53,7 @@ fn undescribed(service: &str, why: Failure) -> Failure {
     if !["UnknownMethod", "UnknownInterface", "UnknownObject"].iter().any(|error| name.ends_with(error)) {
         return why;
     }
-    Failure::Usage(format!(
+    Failure::Failed(format!(
         "{service} does not describe its object /, which org.freedesktop.DBus.Introspectable would do ({why})"
     ))
 }
@@ -75,7 +75,9 @@ impl Asking<'_> {
         let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text, options).map_err(|error| {
             let service = self.service;
-            Failure::Usage(format!("{service} describes its object {path} in a way that is not XML: {error}"))
+            Failure::Failed(format!(
+                "{service} describes its object {path} in a way that is not XML: {error}"
+            ))
         })?;
         let root = document.root_element();
         let interfaces = elements(root, "interface").map(interface).collect();

@@ -50,7 +50,7 @@ fn monitor_dbus(address: &str, rules: &[String], json: bool, limit: u64) -> Resu
     let become_monitor = Builder::of_driver("BecomeMonitor").interface("org.freedesktop.DBus.Monitoring");
     let become_monitor = become_monitor.body(Body::default().texts(&rules).u32(0));
     connection.call(&become_monitor, TIMEOUT).map_err(|error| match error {
-        Error::Refused { .. } => Failure::Usage(format!(
+        Error::Refused { .. } => Failure::Failed(format!(
             "the bus does not let this connection monitor: {error}; `causeway bus match` shows signals that are for all"
         )),
         other => other.into(),

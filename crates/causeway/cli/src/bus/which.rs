@@ -111,16 +111,16 @@ fn not_joined(path: &Path, error: causeway_bus::Error) -> Failure {
     };
     let shown = path.to_string_lossy();
     match number {
-        Some(ENOENT) if shown.starts_with("unix:") => Failure::Usage(format!(
+        Some(ENOENT) if shown.starts_with("unix:") => Failure::Failed(format!(
             "{shown} is an address and not the path of a native socket; write --address {shown}"
         )),
-        Some(EPROTOTYPE) => Failure::Usage(format!(
+        Some(EPROTOTYPE) => Failure::Failed(format!(
             "{0} is not a native socket; if a D-Bus is served there, write --address unix:path={0}",
             path.display()
         )),
         Some(ENOENT | ECONNREFUSED) => {
             let is_named = std::env::var_os("CAUSEWAY_BUS").is_some_and(|named| *named == *path);
-            Failure::Usage(format!(
+            Failure::Failed(format!(
                 "no bus is served at {shown}{} ({}); `causeway bus start` starts one",
                 if is_named { ", where CAUSEWAY_BUS says" } else { "" },
                 io::Error::from_raw_os_error(number.unwrap_or_default())
@@ -135,12 +135,12 @@ pub fn connect(address: &str) -> Result<Bus, Failure> {
     Bus::connect(address).map_err(|error| {
         let Error::Connect { source, .. } = &error else { return error.into() };
         match (source.raw_os_error(), path_in(address)) {
-            (Some(EPROTOTYPE), Some(path)) => Failure::Usage(format!(
+            (Some(EPROTOTYPE), Some(path)) => Failure::Failed(format!(
                 "{0} is not a D-Bus socket; if it is the native socket of a bus, write --socket {0}",
                 path.display()
             )),
             (Some(ENOENT | ECONNREFUSED), _) => {
-                Failure::Usage(format!("{error}; `causeway bus start` starts one"))
+                Failure::Failed(format!("{error}; `causeway bus start` starts one"))
             }
             _ => error.into(),
         }

@@ -295,9 +295,9 @@ fn a_bus_that_is_stopped_does_not_hold_up_commands_with_a_time_limit() {
         for (code, arguments) in [
             (1, &["wait", "a.b"][..]),
             (1, &["match", "member='M'", "--limit", "1"]),
-            (2, &["match", "member='M'"]),
-            (2, &["call", "a.b", "/", "a.b", "M"]),
-            (2, &["tree", "a.b"]),
+            (3, &["match", "member='M'"]),
+            (3, &["call", "a.b", "/", "a.b", "M"]),
+            (3, &["tree", "a.b"]),
         ] {
             let mut command = causeway(&["bus"]);
             let output = command.args(option).args(arguments).args(["--timeout", "100ms"]).output().unwrap();

@@ -149,22 +149,23 @@ fn a_publisher_of_too_many_messages_is_disconnected_and_others_are_received() {
 }
 
 #[test]
-fn wrong_flags_sizes_and_groups_are_exit_code_two_and_say_so() {
+fn wrong_flags_are_exit_code_two_and_what_fails_is_three_and_both_say_so() {
     let folder = temp_dir("causeway");
     let path = folder.path().join("group");
     let socket = path.to_str().unwrap();
-    for (arguments, words) in [
-        (&["serve"][..], "<SOCKET>"),
-        (&["subscribe", socket, "--policy", "hasty"], "hasty"),
-        (&["serve", socket, "--capacity", "5000"], "5000"),
-        (&["serve", socket, "--publishers", "many"], "many"),
-        (&["serve", socket, "--publisher-rate-max", "9"], "--late-publishers"),
-        (&["gossip", socket], "gossip"),
-        (&["subscribe", "/nonexistent/group"], "/nonexistent/group"),
-        (&["subscribe", socket], "No such file"),
+    for (code, arguments, words) in [
+        (2, &["serve"][..], "<SOCKET>"),
+        (2, &["subscribe", socket, "--policy", "hasty"], "hasty"),
+        (3, &["serve", socket, "--capacity", "5000"], "5000"),
+        (2, &["serve", socket, "--publishers", "many"], "many"),
+        (2, &["serve", socket, "--publisher-rate-max", "9"], "--late-publishers"),
+        (2, &["gossip", socket], "gossip"),
+        (3, &["subscribe", "/nonexistent/group"], "/nonexistent/group"),
+        (3, &["subscribe", socket], "No such file"),
     ] {
         let output = causeway(arguments).output().unwrap();
         assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
         let why = complaint(output);
         assert!(why.contains(words), "{arguments:?}: {why}");
         assert!(why.lines().count() == 1 || arguments[0] != "subscribe" || arguments.len() > 2, "{why}");

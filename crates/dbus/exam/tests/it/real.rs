@@ -1,4 +1,4 @@
-//! Installed brokers answer every question. That they answer it the same way again is seen with `weighbridge dbus exam --times 10`.
+//! Installed brokers answer every question. That they answer it the same way again is seen with `weighbridge dbus exam --rounds 10`.
 
 use weighbridge_dbus_client::brokers::Program;
 use weighbridge_dbus_exam::{Bus, Outcome, Property, properties};

@@ -168,7 +168,7 @@ pub fn nothing_apart(report: &Report, contests: &[&Sourced<Contest>]) -> String 
         all().filter_map(needed).filter(|times| (1.0..=100.0).contains(times)).min_by(f64::total_cmp)
     {
         ways.push(format!(
-            "about {} times as many sets (--max-runs, --budget): then the nearest to a difference would be one, if it is real",
+            "about {} times as many sets (--runs, --budget): then the nearest to a difference would be one, if it is real",
             significant(times.max(1.1))
         ));
     }

@@ -33,9 +33,9 @@ pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
     match (args.with.is_empty(), args.a.is_empty() && args.b.is_empty()) {
         (false, true) => records(args, rules),
         (false, false) => {
-            Err(Failure::new("records are compared as they are: leave out --with, or --a and --b"))
+            Err(Failure::mistake("records are compared as they are: leave out --with, or --a and --b"))
         }
-        (true, true) => Err(Failure::new(
+        (true, true) => Err(Failure::mistake(
             "nothing says what to compare: give --a and --b (settings or programs), or records with --with; see \
              `weighbridge compare --help`",
         )),
@@ -53,7 +53,7 @@ fn live(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
     let (pairs, skipped) = sides::pairs(selected.ids(), [&a, &b], &host);
     if pairs.is_empty() {
         let first = skipped.first().map_or(String::new(), |first| format!(" {}: {}", first.case, first.why));
-        return Err(Failure::new(format!("no selected case can be compared, such as{first}")));
+        return Err(Failure::mistake(format!("no selected case can be compared, such as{first}")));
     }
     let machine_settings = MachineSettings::new(Path::new(THIS_PROGRAM), [&a.side.sysctls, &b.side.sysctls])
         .map_err(Failure::new)?;
@@ -64,7 +64,7 @@ fn live(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
         let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
         output::warn(&format!("left out {}{more}: {}", first.case, first.why));
     }
-    let units = args.units.clone().unwrap_or_else(|| units(args.budget / pairs.len() as u32, suite.timing));
+    let units = args.runs.clone().unwrap_or_else(|| units(args.budget / pairs.len() as u32, suite.timing));
     let expected = expected_set(suite.timing) * (pairs.len() * units.start()) as u32;
     if expected > args.budget {
         let (sets, cases) = (units.start(), pairs.len());
@@ -126,7 +126,7 @@ fn units(time: Duration, timing: Timing) -> RangeInclusive<usize> {
 
 fn records(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
     if args.selection.globs.is_empty() {
-        return Err(Failure::new("--with names the new records; name the old ones before it"));
+        return Err(Failure::mistake("--with names the new records; name the old ones before it"));
     }
     let old: Vec<PathBuf> = args.selection.globs.iter().map(PathBuf::from).collect();
     let read = |paths: &[PathBuf]| -> Result<SideRecords, Failure> {
@@ -205,7 +205,7 @@ pub(super) fn conclude(
         return Err(Failure::new(format!("no case gave a ratio{why}")));
     }
     if verdicts.iter().any(|of| of.is_void()) {
-        return Ok(Exit::Void);
+        return Ok(Exit::Undecided);
     }
     if verdicts.iter().any(|of| of.is_regression()) {
         return Ok(Exit::Outside);
@@ -216,10 +216,10 @@ pub(super) fn conclude(
             "error: {failed} of {all} sets of {} failed, so nothing is said of it",
             of.case
         ));
-        return Ok(Exit::Incomplete);
+        return Ok(Exit::Failed);
     }
     let is_open = strict && verdicts.iter().any(|of| of.is_inconclusive());
-    Ok(if is_open { Exit::Inconclusive } else { Exit::Fine })
+    Ok(if is_open { Exit::Undecided } else { Exit::Fine })
 }
 
 /// `units` are the fewest and most sets of a case, where sets are measured.

@@ -32,7 +32,7 @@ pub fn read(flag: &str, words: &[String]) -> Result<Typed, Failure> {
     let side = Side { label, start: PeerStart::default(), builds: Vec::new(), sysctls: Vec::new() };
     let mut typed = Typed { side, axes: Vec::new(), build: None };
     for word in words {
-        typed.add(word).map_err(|why| Failure::new(format!("{flag} {word}: {why}")))?;
+        typed.add(word).map_err(|why| Failure::mistake(format!("{flag} {word}: {why}")))?;
     }
     Ok(typed)
 }
@@ -63,10 +63,10 @@ pub fn settle([a, b]: [&mut Typed; 2]) -> Result<(), Failure> {
             Ok(())
         }
         [1, 1] => Ok(()),
-        [of_a, of_b] if of_a != of_b && of_a.min(of_b) > 1 => Err(Failure::new(format!(
+        [of_a, of_b] if of_a != of_b && of_a.min(of_b) > 1 => Err(Failure::mistake(format!(
             "side A has {of_a} builds and B has {of_b}: builds take turns in pairs, so give as many of both, or one of one of them"
         ))),
-        [of_a, of_b] if of_a.max(of_b) < FEWEST_BUILDS => Err(Failure::new(format!(
+        [of_a, of_b] if of_a.max(of_b) < FEWEST_BUILDS => Err(Failure::mistake(format!(
             "{} builds of a side say nothing of the next one: give at least {FEWEST_BUILDS}, or one (`dist/relink` makes them)",
             of_a.max(of_b)
         ))),

@@ -1,7 +1,6 @@
 //! `weighbridge dbus analyse`: a capture as facts, in any format; or as a capture without secrets.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use weighbridge_dbus_traffic::traffic::{Analysis, Analyzer, Facts, Options, Sign
 use super::read::{Captures, Source};
 use super::sections;
 use crate::dbus_args::{Analyse, AnalysisFormat};
-use crate::destination::cannot_create;
+use crate::destination::{cannot_create, create_new};
 use crate::{Exit, Failure, output};
 
 /// Everything, for programs.
@@ -47,7 +46,7 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
     let curves = args.costs.as_deref().map_or(Ok(BTreeMap::new()), curves)?;
     let transmissions = args.ping_pong.as_deref().map_or(Ok(BTreeMap::new()), transmissions)?;
     if !transmissions.is_empty() && !captures.have_sizes() {
-        return Err(Failure::new(
+        return Err(Failure::mistake(
             "--ping-pong needs sizes, which the text of dbus-monitor does not tell; record a pcap",
         ));
     }
@@ -147,7 +146,7 @@ fn curves(record: &Path) -> Result<BTreeMap<String, Curves>, Failure> {
 
 fn anonymize(args: &Analyse, out: &Path) -> Result<Exit, Failure> {
     let captures = Captures::open(&args.files)?;
-    let file = File::create_new(out).map_err(|error| cannot_create(out, "-o", &error))?;
+    let file = create_new(out).map_err(|error| cannot_create(out, "--out", &error))?;
     let cannot_write = |error| Failure::new(format!("cannot write `{}`: {error}", out.display()));
     let mut writer = Writer::new(BufWriter::new(file)).map_err(cannot_write)?;
     let mut anonymizer = Anonymizer::new();

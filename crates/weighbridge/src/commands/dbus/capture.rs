@@ -3,7 +3,6 @@
 //! A time line is kept in memory: the latest messages ([`Traffic`]) and the latest events of the kernel. It is written in the end, and whenever
 //! SIGUSR2 asks for it.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ use super::traffic::Traffic;
 use super::watch::{Messages, Watch};
 use crate::commands::measuring::interrupt;
 use crate::dbus_args::Capture;
-use crate::destination::{cannot_create, refuse_existing};
+use crate::destination::{cannot_create, create_new, refuse_existing};
 use crate::{Exit, Failure, output};
 
 /// How often the file gets what was recorded, so that a reader of it sees a bus at work.
@@ -34,20 +33,20 @@ const FLUSH: Duration = Duration::from_millis(200);
 /// Records until the time is over, Ctrl-C, or the end of the bus.
 pub fn capture(args: &Capture) -> Result<Exit, Failure> {
     let Some(address) = args.bus.address()? else {
-        return Err(Failure::new("which bus? give --session, --system or --address ADDRESS"));
+        return Err(Failure::mistake("which bus? give --session, --system or --address ADDRESS"));
     };
     let to_stdout = args.out.as_deref().is_none_or(|out| out == Path::new("-"));
     // A time line is something without the capture, too.
-    let is_kept = args.out.is_some() || args.timeline.is_none();
+    let is_kept = args.out.is_some() || args.trace_out.is_none();
     if is_kept && to_stdout && io::stdout().is_terminal() {
-        return Err(Failure::new("a capture is not written to a terminal; give -o FILE"));
+        return Err(Failure::mistake("a capture is not written to a terminal; give -o FILE"));
     }
-    if let Some(file) = &args.timeline {
-        refuse_existing(file, "--timeline")?;
+    if let Some(file) = &args.trace_out {
+        refuse_existing(file, "--trace-out")?;
     }
     // Before the thread below, so that it does not have these signals open.
     let interrupt = interrupt()?;
-    let asked = args.timeline.is_some().then(|| block_signals(&[Signal::USR2.as_raw()])).transpose();
+    let asked = args.trace_out.is_some().then(|| block_signals(&[Signal::USR2.as_raw()])).transpose();
     let asked = asked.map_err(Failure::of)?;
     let mut monitor = Bus::connect(&address).map_err(Failure::of)?;
     let mut asker = Bus::connect(&address).map_err(Failure::of)?;
@@ -55,17 +54,17 @@ pub fn capture(args: &Capture) -> Result<Exit, Failure> {
     let out: Box<dyn Write> = match args.out.as_deref().filter(|_| !to_stdout) {
         None if is_kept => Box::new(io::stdout()),
         None => Box::new(io::sink()),
-        Some(path) => Box::new(File::create_new(path).map_err(|error| cannot_create(path, "-o", &error))?),
+        Some(path) => Box::new(create_new(path).map_err(|error| cannot_create(path, "--out", &error))?),
     };
     let writer = Writer::new(BufWriter::with_capacity(256 << 10, out)).map_err(cannot_write)?;
     // What a monitor does not see is taken from the asker, whose own messages are left out.
     let ignored = (!sees_all).then(|| asker.unique_name().to_owned());
-    let timeline = args.timeline.as_deref().zip(asked);
+    let timeline = args.trace_out.as_deref().zip(asked);
     let timeline = timeline.map(|(file, asked)| Timeline::begin(file, asked, &mut asker)).transpose()?;
     let mut recording = Recording { writer, messages: 0, bytes: 0, ignored, timeline };
     let asking = ask(asker);
     let began = Instant::now();
-    let ended = recording.record(&mut monitor, args.time, &interrupt, &asking);
+    let ended = recording.record(&mut monitor, args.budget, &interrupt, &asking);
     let took = began.elapsed();
     let Recording { writer, messages, bytes, timeline, .. } = recording;
     writer.finish().map_err(cannot_write)?;
@@ -76,7 +75,7 @@ pub fn capture(args: &Capture) -> Result<Exit, Failure> {
         End::Time | End::Interrupted => Ok(Exit::Fine),
         End::Bus(why) => {
             output::warn(&format!("the capture ends early: {why}"));
-            Ok(Exit::Incomplete)
+            Ok(Exit::Failed)
         }
     }
 }

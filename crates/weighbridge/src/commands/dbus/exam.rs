@@ -61,13 +61,13 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
     let subjects = subjects(args)?;
     let asked: Vec<&'static Property> =
         if args.only.is_empty() { properties().collect() } else { args.only.clone() };
-    if args.timeline.is_some() && (subjects.len(), asked.len(), args.times) != (1, 1, 1) {
-        return Err(Failure::new(
-            "--timeline is of one experiment; name one broker with --broker and one property with --only, and leave --times out",
+    if args.trace_out.is_some() && (subjects.len(), asked.len(), args.rounds) != (1, 1, 1) {
+        return Err(Failure::mistake(
+            "--trace-out is of one experiment; name one broker with --broker and one property with --only, and leave --rounds out",
         ));
     }
-    if let Some(file) = &args.timeline {
-        refuse_existing(file, "--timeline")?;
+    if let Some(file) = &args.trace_out {
+        refuse_existing(file, "--trace-out")?;
     }
     let mut timeline = Ok(());
     let row = |of: &&'static Property| {
@@ -84,15 +84,15 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
                 output::say(&format!("{name}: {index} of {all} properties examined; next: {next}"));
             }
             let mut outcomes = Vec::new();
-            for _ in 0..args.times {
-                let (outcome, written) = examined(subject, property, args.timeline.as_deref())?;
+            for _ in 0..args.rounds {
+                let (outcome, written) = examined(subject, property, args.trace_out.as_deref())?;
                 outcomes.push(outcome);
                 timeline = timeline.and(written);
             }
             row.answers.push(Answer::new(subject.name, outcomes));
         }
     }
-    let matrix = Matrix { times: args.times, subjects, properties: rows };
+    let matrix = Matrix { times: args.rounds, subjects, properties: rows };
     output::print(output::rendered(args.format, || matrix.document(), &matrix))?;
     timeline?;
     let all_kept =

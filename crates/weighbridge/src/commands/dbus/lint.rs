@@ -21,7 +21,7 @@ pub fn lint(args: &Lint) -> Result<Exit, Failure> {
         (Some(file), _) => of_capture(file)?,
         (None, Some(address)) => of_bus(&address)?,
         (None, None) => {
-            return Err(Failure::new(
+            return Err(Failure::mistake(
                 "nothing to look at; name a capture, or a running bus with --session, --system or --address ADDRESS",
             ));
         }

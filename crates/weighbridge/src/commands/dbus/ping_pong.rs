@@ -21,7 +21,7 @@ use weighbridge_stats::quantile;
 use crate::args::typed;
 use crate::commands::look_at_host;
 use crate::dbus_args::PingPong;
-use crate::destination::cannot_create;
+use crate::destination::{cannot_create, create_record};
 use crate::{Exit, Failure, output};
 
 const PATH: &str = "/org/weighbridge/PingPong";
@@ -66,13 +66,13 @@ struct OfSize {
 /// Measures calls of each size.
 pub fn ping_pong(args: &PingPong) -> Result<Exit, Failure> {
     let Some(address) = args.bus.address()? else {
-        return Err(Failure::new("which bus? give --session, --system or --address ADDRESS"));
+        return Err(Failure::mistake("which bus? give --session, --system or --address ADDRESS"));
     };
     if !names::is_bus_name(&args.name) || args.name.starts_with(':') {
-        return Err(Failure::new(format!("`{}` is not a well-known name of a bus", args.name)));
+        return Err(Failure::mistake(format!("`{}` is not a well-known name of a bus", args.name)));
     }
     let record = args.out.as_deref().map(|out| {
-        Writer::create(out).map(|writer| (out, writer)).map_err(|error| cannot_create(out, "--out", &error))
+        create_record(out).map(|writer| (out, writer)).map_err(|error| cannot_create(out, "--out", &error))
     });
     let record = record.transpose()?;
     let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();

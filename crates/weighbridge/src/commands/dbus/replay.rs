@@ -92,13 +92,13 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
     let subjects = subjects(args)?;
     let (plan, files) = read(args)?;
     let rounds = args.rounds.unwrap_or(if subjects.len() > 1 { ROUNDS } else { 1 });
-    if args.timeline.is_some() && (subjects.len(), rounds) != (1, 1) {
-        return Err(Failure::new(
-            "--timeline is of one replay; name one bus with --on, and no more than one of --rounds",
+    if args.trace_out.is_some() && (subjects.len(), rounds) != (1, 1) {
+        return Err(Failure::mistake(
+            "--trace-out is of one replay; name one bus with --broker, and no more than one of --rounds",
         ));
     }
-    if let Some(file) = &args.timeline {
-        refuse_existing(file, "--timeline")?;
+    if let Some(file) = &args.trace_out {
+        refuse_existing(file, "--trace-out")?;
     }
     // A bus with a thousand connections needs as many descriptors, here and in the broker that is started.
     if let Err(error) = causeway_os::limits::raise_nofile() {
@@ -131,7 +131,7 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
 fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
     let installed = || Program::ALL.into_iter().filter(|program| program.path().is_some());
     let targets =
-        if args.on.is_empty() { installed().map(Target::Broker).collect() } else { args.on.clone() };
+        if args.broker.is_empty() { installed().map(Target::Broker).collect() } else { args.broker.clone() };
     let mut subjects: Vec<Subject> = Vec::new();
     for target in targets {
         let (name, version) = match &target {
@@ -140,20 +140,20 @@ fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
             }
             Target::Broker(program) => (program.name().to_owned(), program.version()),
             Target::Address(address) if args.place != ReplayPlace::Free => {
-                return Err(Failure::new(format!(
+                return Err(Failure::mistake(format!(
                     "--place is for brokers that are started for the replay, and `{address}` runs already; leave it out"
                 )));
             }
             Target::Address(address) => (address.clone(), None),
         };
         if subjects.iter().any(|subject| subject.name == name) {
-            return Err(Failure::new(format!("--on: `{name}` is there twice")));
+            return Err(Failure::mistake(format!("--on: `{name}` is there twice")));
         }
         subjects.push(Subject { name, version, target });
     }
     if subjects.is_empty() {
         return Err(Failure::new(
-            "no broker is installed; install dbus-daemon or dbus-broker, or name a running bus with --on ADDRESS",
+            "no broker is installed; install dbus-daemon or dbus-broker, or name a running bus with --broker ADDRESS",
         ));
     }
     Ok(subjects)
@@ -161,14 +161,14 @@ fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
 
 /// Puts this process where it is to run, and says on which CPU the broker is.
 fn place(place: ReplayPlace) -> Result<Option<u32>, Failure> {
-    let refused = |error: causeway_os::Error| Failure::new(format!("--place: {error}"));
+    let refused = |error: causeway_os::Error| Failure::mistake(format!("--place: {error}"));
     let cpus = sched::allowed_cpus().map_err(refused)?;
     let (player, broker) = match (place, &cpus[..]) {
         (ReplayPlace::Free, _) => return Ok(None),
         (ReplayPlace::SameCpu, [only, ..]) => (*only, *only),
         (ReplayPlace::TwoCpus, [player, broker, ..]) => (*player, *broker),
         _ => {
-            return Err(Failure::new(
+            return Err(Failure::mistake(
                 "--place two-cpus needs two CPUs, and this process may run on one; use --place same-cpu or leave it out",
             ));
         }
@@ -180,7 +180,7 @@ fn place(place: ReplayPlace) -> Result<Option<u32>, Failure> {
 fn read(args: &Replay) -> Result<(Plan, Vec<Source>), Failure> {
     let captures = Captures::open(&args.files)?;
     if !captures.have_sizes() {
-        return Err(Failure::new(
+        return Err(Failure::mistake(
             "a text of `dbus-monitor --profile` has no sizes and no signatures; record with `weighbridge dbus capture` or `dbus-monitor --pcap`",
         ));
     }
@@ -221,12 +221,12 @@ fn replayed(
     let options = Options {
         speed: args.speed,
         give_up: GIVE_UP,
-        stall: args.stall_timeout,
+        stall: args.timeout,
         pid,
         native_share: args.native_share,
-        is_watched: args.timeline.is_some(),
+        is_watched: args.trace_out.is_some(),
     };
-    let watch = args.timeline.as_ref().map(|file| (Watch::begin(pid), file));
+    let watch = args.trace_out.as_ref().map(|file| (Watch::begin(pid), file));
     let played = play(plan, broker.as_ref().map_or(&subject.name, Broker::address), &options);
     let run = played.map_err(|error| match &broker {
         None => Failure::of(error),

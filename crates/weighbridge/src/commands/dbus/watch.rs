@@ -1,4 +1,4 @@
-//! `--timeline FILE` of a replay, an experiment or a capture: the messages of each connection, and what the kernel saw of the broker and of this process
+//! `--trace-out FILE` of a replay, an experiment or a capture: the messages of each connection, and what the kernel saw of the broker and of this process
 //! meanwhile.
 
 use std::collections::{BTreeMap, HashMap};

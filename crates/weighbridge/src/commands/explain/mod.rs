@@ -87,7 +87,7 @@ impl Work {
         }
         if costs.is_empty() && observed.is_empty() && marked.is_empty() {
             let whys: Vec<&str> = skipped.iter().chain(&refused).map(|skip| skip.why.as_str()).collect();
-            return Err(Failure::new(match &whys[..] {
+            return Err(Failure::mistake(match &whys[..] {
                 [] => "no case is selected that can be explained".into(),
                 [only] => (*only).into(),
                 [first, ..] => format!("none of the {} selected cases can be explained; {first}", whys.len()),
@@ -134,7 +134,7 @@ fn cases(typed: &Explain, host: &mut Host) -> Result<(Vec<Prepared>, Vec<Skipped
         return Ok((sides, Vec::new()));
     }
     if typed.selection.globs.is_empty() && typed.selection.suite.is_none() {
-        return Err(Failure::new(
+        return Err(Failure::mistake(
             "nothing says what to explain: name a case, as in `weighbridge explain roundtrip/pipe/64/same-cpu`, or --suite quick",
         ));
     }
@@ -159,7 +159,7 @@ pub fn prices_of(path: &Path) -> Result<Vec<Price>, Failure> {
     let price = |line: Line| if let Line::Price(price) = line { Some(price) } else { None };
     let prices: Vec<Price> = read_record(path)?.lines.into_iter().filter_map(price).collect();
     if prices.is_empty() {
-        return Err(Failure::new(format!(
+        return Err(Failure::mistake(format!(
             "`{}` has no prices; a record of `weighbridge explain` has them",
             path.display()
         )));
@@ -194,7 +194,7 @@ fn conclude(args: &ExplainArgs, closed: Closed, unanswered: Option<String>) -> R
         return Err(Failure::new(format!("nothing was explained; `{record}` has the reasons")));
     }
     if report.is_void() {
-        return Ok(Exit::Void);
+        return Ok(Exit::Undecided);
     }
     Ok(Exit::Fine)
 }

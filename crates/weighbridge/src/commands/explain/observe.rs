@@ -28,7 +28,7 @@ pub fn sides(args: &ObserveArgs, host: &Host) -> Result<Option<Vec<Prepared>>, F
     let prepare = |id: &CaseId| {
         catalogue::prepare(id, host).map_err(|refusal| match refusal {
             Refusal::NotHere(why) => Failure::new(format!("`{id}` cannot run here: {why}")),
-            Refusal::NoSuchCase(why) => Failure::new(format!("no case `{id}`: {why}")),
+            Refusal::NoSuchCase(why) => Failure::mistake(format!("no case `{id}`: {why}")),
         })
     };
     [a, b].into_iter().map(prepare).collect::<Result<_, _>>().map(Some)

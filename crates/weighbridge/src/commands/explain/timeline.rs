@@ -29,7 +29,7 @@ pub fn check(args: &TimelineArgs, cases: &[Prepared]) -> Result<(), Failure> {
     let Some(file) = args.trace_out.as_deref() else { return Ok(()) };
     let count = cases.iter().filter(|case| has_messages(case)).count();
     if count > 1 {
-        return Err(Failure::new(format!(
+        return Err(Failure::mistake(format!(
             "--trace-out `{}` is for one case, and {count} are selected; name one of them",
             file.display()
         )));

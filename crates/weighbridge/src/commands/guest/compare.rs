@@ -45,10 +45,10 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
     Destination::check(args.output.out.as_deref())?;
     warn_of_debug_build();
     machine::warn_of(&args.machine);
-    if args.boots < MANY_CASES {
+    if args.rounds < MANY_CASES {
         output::warn(&format!(
             "{} boots a side: where many cases are compared, no difference is sure with fewer than {MANY_CASES}, and all are inconclusive",
-            args.boots
+            args.rounds
         ));
     }
     let began = Instant::now();
@@ -63,7 +63,9 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
     let (lines, report) = judged(header, &verdicts, &claims, began.elapsed().as_secs_f64());
     // What was measured is shown, also where it cannot be kept.
     output::print(match args.output.format {
-        CompareFormat::Markdown => patch_report::document(&guests, &verdicts, &claims, args.boots).markdown(),
+        CompareFormat::Markdown => {
+            patch_report::document(&guests, &verdicts, &claims, args.rounds).markdown()
+        }
         format => rendered(&report, format),
     })?;
     let record = run::keep(&lines, args.output.out.as_deref(), args.output.quiet)?;
@@ -121,7 +123,9 @@ pub(super) fn sides(a: &str, b: &str) -> Result<[Side; 2], Failure> {
         b.kernel.clone_from(&a.kernel);
     }
     if a.kernel.is_empty() {
-        return Err(Failure::new("neither side names a kernel; write --a KERNEL --b ',append=PARAMETERS'"));
+        return Err(Failure::mistake(
+            "neither side names a kernel; write --a KERNEL --b ',append=PARAMETERS'",
+        ));
     }
     Ok([a, b])
 }
@@ -137,7 +141,7 @@ fn booted(
     let mut random = Random::new(seed);
     let mut records: [SideRecords; 2] = Default::default();
     let mut accel: Option<Accel> = None;
-    for boot in 1..=args.boots {
+    for boot in 1..=args.rounds {
         let mut order = [0, 1];
         random.shuffle(&mut order);
         for side in order {
@@ -153,7 +157,7 @@ fn booted(
             }
             if !args.output.quiet {
                 let [_, seconds] = measured.seconds;
-                output::say(&format!("boot {boot} of {}, side {name}: {seconds:.1} s", args.boots));
+                output::say(&format!("boot {boot} of {}, side {name}: {seconds:.1} s", args.rounds));
             }
             if let Some(folder) = &args.keep {
                 keep(folder, &format!("{name}-{boot}.jsonl"), &measured.lines)?;

@@ -29,7 +29,7 @@ pub fn doctor() -> Result<Exit, Failure> {
         output::print(format!("{sign:<8} {what:<16} {text}\n"))?;
     }
     let is_ready = needs.iter().all(|need| need.found.is_ok() || !need.is_needed);
-    Ok(if is_ready { Exit::Fine } else { Exit::Incomplete })
+    Ok(if is_ready { Exit::Fine } else { Exit::Failed })
 }
 
 fn needs() -> Vec<Need> {

@@ -83,7 +83,7 @@ fn sides(args: &Explain) -> Result<Vec<Side<'_>>, Failure> {
     };
     match (&args.a, &args.b, &args.cases[..]) {
         (Some(_), Some(_), [_, _]) => {
-            Err(Failure::new("two kernels are compared by one case, and two cases on one kernel"))
+            Err(Failure::mistake("two kernels are compared by one case, and two cases on one kernel"))
         }
         (Some(a), Some(b), [case]) => {
             compare::sides(a, b)?.iter().map(|of| side(of, case, of.label(), true)).collect()
@@ -101,7 +101,7 @@ fn command(case: &str, args: &Explain) -> Result<Vec<String>, Failure> {
     let command = run::command(&[case.to_owned()], args.machine.cpus, args.runs)?;
     match command.iter().rev().take_while(|word| word.parse::<CaseId>().is_ok()).count() {
         1 => Ok(command),
-        cases => Err(Failure::new(format!(
+        cases => Err(Failure::mistake(format!(
             "`{case}` means {cases} cases, and one is explained in one boot; write it as roundtrip/pipe/1/same-cpu, and `weighbridge plan` lists those \
              that there are"
         ))),

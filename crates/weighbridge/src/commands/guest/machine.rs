@@ -170,7 +170,7 @@ impl<'a> Guest<'a> {
             accel,
             plugin: self.plugin.clone(),
         };
-        let limits = Limits::new(accel, self.args.deadline);
+        let limits = Limits::new(accel, self.args.timeout);
         let ended = boot(&self.qemu, &machine, image, limits, stop)?;
         let Ended::Record { bytes, up, answer, counts } = ended else { return Ok(None) };
         let (record, symbols) = match &self.plugin {

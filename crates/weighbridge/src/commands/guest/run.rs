@@ -84,7 +84,7 @@ pub fn command(globs: &[String], cpus: u32, runs: u16) -> Result<Vec<String>, Fa
     let selected = select::select(globs, None, &Changes { placements, ..Changes::default() })?;
     let options =
         ["run", "--alone", "--no-system-calls", "--quiet", "--budget", "10h", "--html", "none", "--out"];
-    let options = options.into_iter().chain([job::RECORD, "--max-runs"]).map(String::from);
+    let options = options.into_iter().chain([job::RECORD, "--runs"]).map(String::from);
     Ok(options.chain([runs.to_string()]).chain(selected.ids().map(CaseId::to_string)).collect())
 }
 

@@ -21,10 +21,14 @@ const SIZES: [u64; 2] = [1, 4096];
 pub fn suite(args: &Suite) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     if args.runs.is_some() && args.name != SuiteName::Ipc {
-        return Err(Failure::new("--runs is for the suite ipc: the tests of the others run once in a boot"));
+        return Err(Failure::mistake(
+            "--runs is for the suite ipc: the tests of the others run once in a boot",
+        ));
     }
     if (args.frame.is_some() || args.flows.is_some()) && args.name != SuiteName::Net {
-        return Err(Failure::new("--frame and --flows are for the suite net, whose packets they describe"));
+        return Err(Failure::mistake(
+            "--frame and --flows are for the suite net, whose packets they describe",
+        ));
     }
     let usual = Shape::default();
     let packets = Shape {

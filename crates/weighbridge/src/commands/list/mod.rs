@@ -47,7 +47,7 @@ pub fn list(args: &List) -> Result<Exit, Failure> {
 
 fn details(name: &str, host: &Host) -> Result<String, Failure> {
     text::details(name, host).ok_or_else(|| {
-        Failure::new(match nearest::words(name, &text::names())[..] {
+        Failure::mistake(match nearest::words(name, &text::names())[..] {
             [] => format!("there is nothing called `{name}`; `weighbridge list` shows all names"),
             ref near => format!("there is nothing called `{name}`; the nearest is {}", near.join(", ")),
         })
