@@ -17,8 +17,8 @@ session, and beside them what the demands exclude, so that each demand has a pri
 The order and what is sure of it are those of `weighbridge run`, whose record this is; `weighbridge report` shows the rest of it. Where \
 something is not said, a terminal is asked; elsewhere a default is taken, which standard error names.
 
-Exit code: 0 a choice, 1 nothing that was measured meets all demands, 2 a usage mistake, or nothing measured, 3 the choice is not sure \
-and --strict was given, 4 the record breaks a law, 130 interrupted.
+Exit code: 0 a choice, 1 nothing that was measured meets all demands, 2 a mistake in what was typed, 3 nothing could be measured or read, \
+4 the choice is not sure and --strict was given, or the record breaks a law, 130 interrupted.
 
 Examples:
   weighbridge advise --payload 500 --receivers 8 --rate 20000 --users any --cpus 2
@@ -84,13 +84,13 @@ pub struct AdviseArgs {
     /// Show which cases would be measured; measure and write nothing
     #[arg(long, conflicts_with = "record", help_heading = "Where figures come from")]
     pub dry_run: bool,
-    /// The record of what is measured, a file that does not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    /// The record of what is measured, a file that does not exist yet, or --force [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// The form of the advice
     #[arg(long, value_enum, default_value = "table", help_heading = "Output")]
     pub format: PageFormat,
-    /// End with code 3 where the choice is not sure
+    /// End with code 4 where the choice is not sure
     #[arg(long, help_heading = "Output")]
     pub strict: bool,
     /// Write only warnings to standard error, no progress; ask nothing

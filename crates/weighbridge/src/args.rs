@@ -98,6 +98,9 @@ struct Typed {
     /// Replace files that exist and are named with --out, --html and the like
     #[arg(long, global = true, help_heading = "Output")]
     force: bool,
+    /// Show text in ASCII alone, as where the locale is of another encoding than UTF-8
+    #[arg(long, global = true, help_heading = "Output")]
+    ascii: bool,
 }
 
 /// What the program does.
@@ -392,7 +395,10 @@ pub enum By {
 
 /// Reads the command line. Help and mistakes have been printed when there is no command.
 pub fn parse() -> Result<Command, Exit> {
-    let parsed = Typed::try_parse().inspect(|typed| destination::replace_files(typed.force));
+    let parsed = Typed::try_parse().inspect(|typed| {
+        destination::replace_files(typed.force);
+        output::use_ascii(typed.ascii);
+    });
     parsed.map(|typed| typed.command).map_err(|error| {
         use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
         match error.kind() {

@@ -25,6 +25,8 @@ pub struct Style {
     pub color: bool,
     /// Columns of the terminal; 100 where it is not known.
     pub width: Option<u16>,
+    /// Use no characters but those of ASCII.
+    pub ascii: bool,
 }
 
 impl Style {
@@ -59,7 +61,8 @@ impl Document {
             write_section(&mut out, section, width);
         }
         let out = out.trim_start_matches('\n');
-        if style.color { colored(out) } else { out.into() }
+        let out = if style.color { colored(out) } else { out.into() };
+        if style.ascii { ascii(&out) } else { out }
     }
 }
 
@@ -108,6 +111,9 @@ fn ranking(out: &mut String, of: &Ranking, width: usize) {
         let first = format!("  {:>longest$} {mark} {bar:<BAR_WIDTH$}  ", row.times);
         let further = " ".repeat(display_width(&first));
         wrapped(out, &row.names.join(", "), &first, &further, width);
+    }
+    for line in &of.follows {
+        wrapped(out, line, "  - ", "    ", width);
     }
 }
 
@@ -248,6 +254,25 @@ fn options<'a>(width: usize) -> textwrap::Options<'a> {
     textwrap::Options::new(width)
         .word_separator(textwrap::WordSeparator::AsciiSpace)
         .word_splitter(textwrap::WordSplitter::NoHyphenation)
+}
+
+/// A character of ASCII for each, so that columns stay columns: what has no likeness becomes a question mark.
+fn ascii(text: &str) -> String {
+    let alike = |c: char| match c {
+        c if c.is_ascii() => c,
+        '■' | '█' => '#',
+        '▒' => '=',
+        '─' | '–' | '—' | '−' => '-',
+        '±' => '~',
+        '×' => 'x',
+        'µ' | 'μ' => 'u',
+        '·' | '…' => '.',
+        '≤' => '<',
+        '≥' | '→' => '>',
+        '\u{a0}' | '\u{202f}' => ' ',
+        _ => '?',
+    };
+    text.chars().map(alike).collect()
 }
 
 /// Headings bold, the best of a row green, warnings yellow.

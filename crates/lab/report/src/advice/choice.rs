@@ -12,8 +12,13 @@ use weighbridge_record::{CaseId, Contest, Properties, Property};
 pub enum Demand {
     /// A property of its mechanism.
     Has(Property),
-    /// That it takes at most so many CPUs at the rate: what there is of them.
-    Rate(f64),
+    /// That it holds so many operations a second on so many CPUs.
+    Rate {
+        /// Operations in a second.
+        per_s: f64,
+        /// CPUs that there are.
+        cpus: f64,
+    },
     /// That it takes at most this share of a CPU at the rate.
     Budget(f64),
 }
@@ -23,7 +28,7 @@ impl Demand {
     pub fn in_words(self) -> String {
         match self {
             Demand::Has(property) => property.in_words().into(),
-            Demand::Rate(_) => "keeps up with the rate".into(),
+            Demand::Rate { .. } => "holds the rate".into(),
             Demand::Budget(share) => format!("at most {} of a CPU", super::percent(share)),
         }
     }
@@ -32,7 +37,11 @@ impl Demand {
     fn is_met(self, by: &Contender) -> bool {
         match self {
             Demand::Has(property) => by.properties.is_some_and(|own| own.has(property)),
-            Demand::Rate(most) | Demand::Budget(most) => by.cpu_share.is_some_and(|share| share <= most),
+            Demand::Rate { per_s, cpus } => match &by.at_rate {
+                Some(at) => at.held_per_s >= HELD * per_s,
+                None => by.cpu_share.is_some_and(|share| share <= cpus),
+            },
+            Demand::Budget(most) => by.cpu_share.is_some_and(|share| share <= most),
         }
     }
 }
@@ -43,6 +52,20 @@ impl Serialize for Demand {
         serializer.serialize_str(&self.in_words())
     }
 }
+
+/// What was measured with operations due at the rate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AtRate {
+    /// What an operation took from when it was due, in the unit of the contender.
+    pub value: f64,
+    /// Operations in a second that were reached.
+    pub held_per_s: f64,
+    /// CPU time of all processes in a second, as a share of one CPU.
+    pub cpu_share: f64,
+}
+
+/// Of the rate so much is reached where it is held.
+const HELD: f64 = 0.99;
 
 /// A contestant, and what is known of it for a choice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,8 +82,10 @@ pub struct Contender {
     pub times_first: f64,
     /// What a choice may demand of it, where that is known.
     pub properties: Option<Properties>,
-    /// The share of one CPU that all its processes take together at the rate.
+    /// The share of one CPU that all its processes take together at the rate: as measured there, or CPU time per operation times the rate.
     pub cpu_share: Option<f64>,
+    /// What was measured at the rate.
+    pub at_rate: Option<AtRate>,
     /// Does it spin, so that it takes its CPUs whole whatever the rate is?
     pub spins: bool,
 }
@@ -227,6 +252,7 @@ mod tests {
             times_first: *times,
             properties: Some(Properties::of(has, Across::OneNamespace)),
             cpu_share: Some(*share),
+            at_rate: None,
             spins: false,
         };
         let contestant = |(name, times, ..): &(&str, f64, &[Property], f64)| Contestant {
@@ -308,7 +334,15 @@ mod tests {
         let choice = choose(&told(), &[STRANGERS, budget]);
         assert_eq!(choice.chosen, Some(3));
         assert_eq!(choice.excluded.last().unwrap().mechanisms, ["ring", "bell", "pipe", "queue"]);
-        assert_eq!(choose(&told(), &[Demand::Rate(0.04)]).chosen, None);
+        assert_eq!(choose(&told(), &[Demand::Rate { per_s: 1e6, cpus: 0.04 }]).chosen, None);
+    }
+
+    #[test]
+    fn who_was_seen_not_to_hold_the_rate_is_excluded_whatever_it_takes() {
+        let (mut contenders, contest) = told();
+        contenders[0].at_rate = Some(AtRate { value: 1e6, held_per_s: 15_000.0, cpu_share: 0.1 });
+        let choice = choose(&(contenders, contest), &[Demand::Rate { per_s: 20_000.0, cpus: 2.0 }]);
+        assert_eq!((choice.chosen, choice.excluded[0].mechanisms.concat()), (Some(1), "ring".into()));
     }
 
     #[test]

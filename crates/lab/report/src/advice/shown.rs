@@ -42,7 +42,10 @@ impl Advice {
             let spins = if of.spins { ", because it spins" } else { "" };
             format!(", {} of a CPU at the rate{spins}", percent(share))
         });
-        format!("{}: {}{}", of.name, with_unit(&of.unit, of.value), share.unwrap_or_default())
+        let late =
+            of.at_rate.as_ref().map(|at| format!(" ({} from when it is due)", with_unit(&of.unit, at.value)));
+        let [share, late] = [share, late].map(Option::unwrap_or_default);
+        format!("{}: {}{share}{late}", of.name, with_unit(&of.unit, of.value))
     }
 
     fn answer(&self) -> Vec<String> {

@@ -459,7 +459,7 @@ mod tests {
         let sure = contest(&[("a", 0, 1.0, None), ("b", 1, 3.0, Some([2.9, 3.1]))], &[(&["a"], &["b"])], 64);
         for (contests, is_said) in [(vec![unsure.clone()], true), (vec![unsure, sure], false)] {
             let report = Report { contests, ..Report::default() };
-            let text = crate::text(&report, crate::Style { color: false, width: Some(300) });
+            let text = crate::text(&report, crate::Style { color: false, width: Some(300), ascii: false });
             assert_eq!(text.contains("no mechanism could be told apart"), is_said, "{text}");
         }
         let text = said(&[("a", 0, 1.0, None), ("b", 0, 1.3, None)], "same-cpu");

@@ -17,16 +17,17 @@ pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
     let mut wanted: Vec<Vec<Property>> = vec![all.clone(), Vec::new()];
     wanted.extend(all.iter().map(without));
     let mut found = Vec::new();
+    // Beside each that may be chosen, the same at the rate: what it takes there, and whether it holds it.
+    let mut paced = Vec::new();
     for target in catalogue::all().filter(|target| !target.caps.has(Caps::HARNESS)) {
         let Some(pattern) = target.patterns.iter().find(|pattern| pattern.id == question.pattern) else {
             continue;
         };
-        let variants = variants(target, base(target, pattern, question), question);
+        let base = base(target, pattern, question);
         for demands in &wanted {
-            let first = variants.iter().find(|id| meets(id, demands, host));
-            if let Some(id) = first.filter(|id| !found.contains(*id)) {
-                found.push(id.clone());
-            }
+            let variants = variants(target, &base, demands.contains(&Property::Pollable));
+            let first = variants.into_iter().find(|id| meets(id, demands, host));
+            found.extend(first.filter(|id| !found.contains(id)));
         }
         // Who spins takes a CPU whole; what it costs to sleep instead is another candidate.
         if question.cpu_budget.is_some() {
@@ -37,40 +38,45 @@ pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
                 found.push(id.clone());
             }
         }
+        if has(pattern, "rate") {
+            let own = found.iter().filter(|id| id.mechanism == target.id && meets(id, all, host));
+            let at_rate = own.map(|id| id.clone().with("rate", &question.rate.round().max(1.0).to_string()));
+            paced.extend(at_rate.filter(|id| catalogue::prepare(id, host).is_ok()));
+        }
     }
+    found.extend(paced);
     found
 }
 
+fn has(pattern: &PatternInfo, name: &str) -> bool {
+    pattern.axes.iter().any(|axis| axis.name == name)
+}
+
 fn base(target: &Target, pattern: &PatternInfo, question: &Question) -> CaseId {
-    let mut id = CaseId::new(pattern.id, target.id, question.payload_bytes, &question.placement);
-    let has = |name: &str| pattern.axes.iter().any(|axis| axis.name == name);
-    if has("receivers") {
-        id = id.with("receivers", &question.receivers.to_string());
+    let id = CaseId::new(pattern.id, target.id, question.payload_bytes, &question.placement);
+    match has(pattern, "receivers") {
+        true => id.with("receivers", &question.receivers.to_string()),
+        false => id,
     }
-    if has("rate") {
-        id = id.with("rate", &(question.rate.round() as u64).max(1).to_string());
-    }
-    id
 }
 
 /// A mechanism as it can be used: as it is by default, then with one of its own axes at another value, each with every way to wait. A
-/// program that polls a descriptor pays for that, so with such a demand the ways that do come first.
-fn variants(target: &Target, base: CaseId, question: &Question) -> Vec<CaseId> {
-    let wait = |wait: &Wait| base.clone().with(axis::WAIT.name, wait.name());
-    let mut waits = vec![base.clone()];
-    let polls = target.waits.iter().filter(|wait| matches!(wait, Wait::Epoll | Wait::Poll)).map(wait);
-    if question.demands.contains(&Property::Pollable) {
-        let mut polls: Vec<CaseId> = polls.collect();
-        polls.sort_by_key(|id| id.axes[axis::WAIT.name] != Wait::Epoll.name());
-        waits.splice(0..0, polls);
+/// program that polls a descriptor pays for that: where it is demanded, the ways that do come first, and otherwise they are none.
+fn variants(target: &Target, base: &CaseId, polls_first: bool) -> Vec<CaseId> {
+    let polls = |wait: &&Wait| matches!(wait, Wait::Epoll | Wait::Poll);
+    let with = |wait: &Wait| base.clone().with(axis::WAIT.name, wait.name());
+    let mut waits: Vec<CaseId> = Vec::new();
+    if polls_first {
+        waits.extend(target.waits.iter().filter(polls).map(with));
+        waits.sort_by_key(|id| id.axes[axis::WAIT.name] != Wait::Epoll.name());
     }
-    waits.extend(target.waits.iter().filter(|wait| !matches!(wait, Wait::Epoll | Wait::Poll)).map(wait));
+    waits.push(base.clone());
+    waits.extend(target.waits.iter().filter(|wait| !polls(wait)).map(with));
     let own: Vec<(&str, &str)> =
         target.axes.iter().filter(|axis| is_of_the_mechanism(axis.name)).flat_map(words).collect();
     let changed =
         waits.iter().flat_map(|id| own.iter().map(move |(name, value)| id.clone().with(name, value)));
-    let all: Vec<CaseId> = waits.iter().cloned().chain(changed).map(plan::without_defaults).collect();
-    all
+    waits.iter().cloned().chain(changed).map(plan::without_defaults).collect()
 }
 
 /// The values of an axis of words that are not its default.
@@ -109,7 +115,6 @@ mod tests {
         };
         let mut found = of(&question, &host);
         for id in &mut found {
-            assert_eq!(id.axes.remove("rate").as_deref(), Some("1000"), "{id}");
             let expected = (receivers > 1).then(|| receivers.to_string());
             assert_eq!(id.axes.remove("receivers"), expected, "{id}");
         }
@@ -131,14 +136,18 @@ mod tests {
             assert!(found.contains(&name.into()), "{name}: {found:?}");
         }
         let found = candidates(&[Property::Pollable, Property::OtherUsers], 1);
-        for name in ["causeway-sw trust=strangers wait=epoll", "causeway-sw wait=epoll", "pipe wait=epoll"] {
+        for name in
+            ["causeway-sw trust=strangers wait=epoll", "causeway-sw wait=epoll", "pipe wait=epoll", "pipe"]
+        {
             assert!(found.contains(&name.into()), "{name}: {found:?}");
         }
     }
 
     #[test]
-    fn several_receivers_and_a_rate_are_part_of_each_candidate() {
+    fn each_candidate_has_all_receivers_and_is_measured_at_the_rate_too() {
         let found = candidates(&[], 3);
-        assert!(found.contains(&"unix-stream".into()), "{found:?}");
+        for name in ["unix-stream", "unix-stream rate=1000"] {
+            assert!(found.contains(&name.into()), "{name}: {found:?}");
+        }
     }
 }

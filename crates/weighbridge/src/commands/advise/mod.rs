@@ -27,7 +27,7 @@ const BUDGET_S: u64 = 150;
 
 pub fn advise(args: &AdviseArgs) -> Result<Exit, Failure> {
     if args.format == PageFormat::Html && io::stdout().is_terminal() {
-        return Err(Failure::new("an HTML page is not written to a terminal; redirect it to a file"));
+        return Err(Failure::mistake("an HTML page is not written to a terminal; redirect it to a file"));
     }
     let may_ask = !args.quiet && io::stdin().is_terminal() && io::stderr().is_terminal();
     match &args.record {
@@ -127,7 +127,7 @@ fn conclude(args: &AdviseArgs, report: &Report, question: &Question, exit: Exit)
     })?;
     output::print(output::rendered(args.format, || advice.document(), &advice))?;
     Ok(match exit {
-        Exit::Fine if report.is_void() => Exit::Void,
+        Exit::Fine if report.is_void() => Exit::Undecided,
         Exit::Fine => exit_of(&advice, args.strict),
         other => other,
     })
@@ -136,7 +136,7 @@ fn conclude(args: &AdviseArgs, report: &Report, question: &Question, exit: Exit)
 fn exit_of(advice: &Advice, is_strict: bool) -> Exit {
     match (advice.choice, advice.is_sure) {
         (None, _) => Exit::Outside,
-        (Some(_), false) if is_strict => Exit::Inconclusive,
+        (Some(_), false) if is_strict => Exit::Undecided,
         _ => Exit::Fine,
     }
 }
