@@ -94,10 +94,13 @@ impl Target {
             return None;
         }
         let own = (self.properties)(params)?;
+        // A policy by which a receiver that is behind is overtaken is the user's own choice of losses.
+        let is_overtaken = params.axes.get("policy").is_some_and(|policy| policy == "lossy");
+        let loses = self.caps.has(Caps::LOSSY) || is_overtaken;
         let sleeps = !matches!(params.wait, Wait::Spin | Wait::SpinBlock | Wait::Yield);
         Some(
             own.with(Property::Boundaries, self.caps.has(Caps::PAYLOAD) && !self.caps.has(Caps::BYTE_STREAM))
-                .with(Property::Lossless, !self.caps.has(Caps::LOSSY))
+                .with(Property::Lossless, !loses)
                 .with(Property::Pollable, own.has(Property::Pollable) && sleeps),
         )
     }

@@ -32,11 +32,10 @@ pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
         // Who spins takes a CPU whole; what it costs to sleep instead is another candidate.
         if question.cpu_budget.is_some() {
             let sleeps =
-                |id: &&CaseId| id.axes.get(axis::WAIT.name).is_some_and(|wait| wait == Wait::Block.name());
-            let first = variants.iter().filter(sleeps).find(|id| meets(id, all, host));
-            if let Some(id) = first.filter(|id| !found.contains(*id)) {
-                found.push(id.clone());
-            }
+                |id: &CaseId| id.axes.get(axis::WAIT.name).is_some_and(|wait| wait == Wait::Block.name());
+            let variants = variants(target, &base, false);
+            let first = variants.into_iter().find(|id| sleeps(id) && meets(id, all, host));
+            found.extend(first.filter(|id| !found.contains(id)));
         }
         if has(pattern, "rate") {
             let own = found.iter().filter(|id| id.mechanism == target.id && meets(id, all, host));
