@@ -97,18 +97,21 @@ fn write_section(out: &mut String, section: &Section, width: usize) {
     }
 }
 
-/// Width of the longest bar.
+/// Width of the longest bar; where lines are short, names need the room.
 const BAR_WIDTH: usize = 20;
+const BAR_WIDTH_OF_SHORT: usize = 6;
+const SHORT_LINE: usize = 72;
 
 fn ranking(out: &mut String, of: &Ranking, width: usize) {
     out.push('\n');
+    let bar_width = if width < SHORT_LINE { BAR_WIDTH_OF_SHORT } else { BAR_WIDTH };
     wrapped(out, &of.heading(), "  ", "    ", width);
     let longest = of.rows.iter().map(|row| display_width(&row.times)).max().unwrap_or(0);
     for row in &of.rows {
-        let [solid, shaded] = of.shares(row).map(|share| (share * BAR_WIDTH as f64).round() as usize);
+        let [solid, shaded] = of.shares(row).map(|share| (share * bar_width as f64).round() as usize);
         let bar = "█".repeat(solid.max(1)) + &"▒".repeat(shaded.saturating_sub(solid.max(1)));
         let mark = if row.is_sure { ' ' } else { '?' };
-        let first = format!("  {:>longest$} {mark} {bar:<BAR_WIDTH$}  ", row.times);
+        let first = format!("  {:>longest$} {mark} {bar:<bar_width$}  ", row.times);
         let further = " ".repeat(display_width(&first));
         wrapped(out, &row.names.join(", "), &first, &further, width);
     }

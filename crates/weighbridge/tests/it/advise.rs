@@ -37,8 +37,7 @@ fn a_stored_record_answers_without_measuring() {
 fn demands_that_nothing_meets_are_a_code_and_a_sentence() {
     let folder = folder();
     let shown = "...
-  Nothing that was measured meets all demands; giving up \"with message boundaries\" would leave
-  pipe[..]
+  Nothing that was measured meets all demands; giving up \"with message boundaries\" would leave pipe:
 ...
 ";
     of_old(folder.path(), "--boundaries --pollable --quiet").with(1).shows(shown);
