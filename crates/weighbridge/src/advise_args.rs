@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use weighbridge_record::Property;
 
@@ -94,7 +95,7 @@ pub struct AdviseArgs {
     #[arg(long, help_heading = "Output")]
     pub strict: bool,
     /// Write only warnings to standard error, no progress; ask nothing
-    #[arg(long, short, help_heading = "Output")]
+    #[arg(long, short, env = "WEIGHBRIDGE_QUIET", value_parser = FalseyValueParser::new(), help_heading = "Output")]
     pub quiet: bool,
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::advise_args::{self, AdviseArgs};
@@ -35,7 +36,7 @@ Does A differ from B?
   What does the kernel do differently?                      weighbridge explain --a CASE --b CASE
   Does another kernel need more instructions?               weighbridge guest compare, and guest explain says where
   Which symbols grew?                                       weighbridge bloat
-  Which broker carries my traffic for less?                 weighbridge dbus replay
+  Which broker carries my traffic for less?                 weighbridge dbus replay; with --a and --b: did a build?
   Do our figures agree with those of other tools?           weighbridge check
 
 Results go to standard output, progress and warnings to standard error.
@@ -101,6 +102,18 @@ struct Typed {
     /// Show text in ASCII alone, as where the locale is of another encoding than UTF-8
     #[arg(long, global = true, help_heading = "Output")]
     ascii: bool,
+    /// Colors of tables: by default on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        env = "WEIGHBRIDGE_COLOR",
+        hide_env_values = true,
+        help_heading = "Output"
+    )]
+    color: clap::ColorChoice,
 }
 
 /// What the program does.
@@ -185,7 +198,9 @@ Examples:
     )]
     Completions(Completions),
     /// Print the manual page, of the program or of one command
-    #[command(after_help = "Example:\n  weighbridge man run | man -l -")]
+    #[command(
+        after_help = "Examples:\n  weighbridge man run | man -l -\n  weighbridge man dbus replay | man -l -"
+    )]
     Man(Man),
 }
 
@@ -331,7 +346,7 @@ pub struct Check {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Write only warnings to standard error, no progress
-    #[arg(long, short)]
+    #[arg(long, short, env = "WEIGHBRIDGE_QUIET", value_parser = FalseyValueParser::new())]
     pub quiet: bool,
 }
 
@@ -360,9 +375,9 @@ pub struct Completions {
 
 #[derive(Debug, Args)]
 pub struct Man {
-    /// The command whose page it is [default: the program]
+    /// The command whose page it is, as in dbus replay [default: the program]
     #[arg(value_name = "COMMAND")]
-    pub command: Option<String>,
+    pub command: Vec<String>,
 }
 
 /// Formats of a report.
@@ -398,6 +413,7 @@ pub fn parse() -> Result<Command, Exit> {
     let parsed = Typed::try_parse().inspect(|typed| {
         destination::replace_files(typed.force);
         output::use_ascii(typed.ascii);
+        output::choose_color(typed.color);
     });
     parsed.map(|typed| typed.command).map_err(|error| {
         use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};

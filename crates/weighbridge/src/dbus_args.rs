@@ -12,7 +12,7 @@ use weighbridge_dbus_traffic::lint::Level;
 
 use crate::Failure;
 use crate::output_args::Answer;
-use crate::values::{self, DocumentFormat, PageFormat, TextOrJson};
+use crate::values::{self, CompareFormat, DocumentFormat, PageFormat, TextOrJson};
 
 #[derive(Debug, Args)]
 pub struct Dbus {
@@ -76,11 +76,16 @@ they answered. No message is sent before those that its sender had received befo
 several brokers, each round has them in random order, and ratios compare replays of one round with the first broker: which carries this traffic \
 for less. What one call or signal costs a broker, `weighbridge run --suite dbus-curves` says.
 
+With --a and --b the capture is a test of regressions: each round has A, B and A once more in random order, each on a broker of its own. The verdicts are on the time, and on CPU time and context switches of the broker, as in `weighbridge compare`; a message that is lost, refused or unplanned on B and not on A counts as regressed.
+
+Exit code: 0 nothing regressed, or no verdict was asked for; 1 regressed; 2 a mistake; 3 a failure; 4 A differed from itself, or a verdict is inconclusive and --strict was given.
+
 Signals and calls of the replay reach other programs of a running bus that want them; a bus where a name of the capture is taken is refused.
 
 Examples:
   weighbridge dbus replay desktop.pcap --broker dbus-daemon
   weighbridge dbus replay desktop.pcap --broker dbus-daemon --broker dbus-broker --rounds 20
+  weighbridge dbus replay desktop.pcap --a dbus-daemon --b dbus-daemon=./build/bus/dbus-daemon --format junit
   weighbridge dbus replay desktop.pcap --broker unix:path=/tmp/bus --speed recorded --format json")]
     Replay(Replay),
     /// Measure calls and their replies on a bus that runs, by size
@@ -234,8 +239,20 @@ pub struct Replay {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// On this broker (dbus-daemon, dbus-broker, busd, causewayd, causeway-bus) or the bus at this address; may be repeated [default: all brokers that are installed]
-    #[arg(long, value_name = "ADDRESS|BROKER", value_parser = target)]
+    #[arg(long, value_name = "ADDRESS|BROKER[=FILE]", value_parser = target, conflicts_with_all = ["a", "b"])]
     pub broker: Vec<Target>,
+    /// Say with verdicts whether this traffic costs more on B than on A: brokers as for --broker, as in dbus-daemon=./build/dbus-daemon
+    #[arg(long, value_name = "ADDRESS|BROKER[=FILE]", value_parser = target, requires = "b")]
+    pub a: Option<Target>,
+    /// The other side
+    #[arg(long, value_name = "ADDRESS|BROKER[=FILE]", value_parser = target, requires = "a")]
+    pub b: Option<Target>,
+    /// Of a comparison: costs that differ by no more than this share are the same
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::precision, requires = "a")]
+    pub margin: f64,
+    /// Of a comparison: end with code 4 where a verdict is inconclusive
+    #[arg(long, requires = "a")]
+    pub strict: bool,
     /// As `recorded`, a number of times as fast, or `max`: as fast as causes allow
     #[arg(long, value_name = "SPEED", default_value = "max", value_parser = speed)]
     pub speed: Speed,
@@ -245,7 +262,7 @@ pub struct Replay {
     /// Of the connections, those that are native members of a bus that has some: 1 is all, 0.5 every second one
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = share)]
     pub native_share: f64,
-    /// Replay N times on each [default: 1 on one bus, 7 on several]
+    /// Replay N times on each [default: 1 on one bus, 7 on several, 12 with --a and --b]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
     /// Fail when nothing moves for this time
@@ -255,8 +272,8 @@ pub struct Replay {
     #[arg(long, value_name = "FILE.json")]
     pub trace_out: Option<PathBuf>,
     /// What to make of it
-    #[arg(long, value_enum, default_value_t = DocumentFormat::Table)]
-    pub format: DocumentFormat,
+    #[arg(long, value_enum, default_value_t = CompareFormat::Table)]
+    pub format: CompareFormat,
 }
 
 #[derive(Debug, Args)]
@@ -299,6 +316,8 @@ pub enum ReplayPlace {
 pub enum Target {
     /// On a private broker of this program.
     Broker(Program),
+    /// On a private broker that is a build of this program.
+    Build(Program, PathBuf),
     /// On the bus at this address.
     Address(String),
 }
@@ -310,7 +329,13 @@ fn broker(text: &str) -> Result<Program, String> {
 }
 
 fn target(text: &str) -> Result<Target, String> {
-    if text.contains(':') { Ok(Target::Address(text.into())) } else { broker(text).map(Target::Broker) }
+    match text.split_once('=') {
+        Some((name, path)) if !name.contains(':') => {
+            broker(name).map(|program| Target::Build(program, path.into()))
+        }
+        _ if text.contains(':') => Ok(Target::Address(text.into())),
+        _ => broker(text).map(Target::Broker),
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {

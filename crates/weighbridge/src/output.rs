@@ -6,6 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
+use clap::ColorChoice;
 use serde::Serialize;
 use weighbridge_report::{Document, Style};
 
@@ -50,21 +51,34 @@ pub fn warn(sentence: &str) {
     say(&format!("warning: {sentence}"));
 }
 
+/// What `--color` says.
+static COLOR: OnceLock<ColorChoice> = OnceLock::new();
+
+/// To be called once, before anything is shown.
+pub fn choose_color(choice: ColorChoice) {
+    let _ = COLOR.set(choice);
+}
+
 /// How a table may look on standard output. A shell keeps COLUMNS to itself: where it is exported somebody asks for that
 /// width, of a pipe too.
 pub fn style() -> Style {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let asked = asked.filter(|columns: &u16| *columns > 0);
     let ascii = is_ascii(|name| std::env::var(name).ok());
+    let choice = COLOR.get().copied().unwrap_or(ColorChoice::Auto);
     if !io::stdout().is_terminal() {
-        return Style { width: asked, ascii, ..Style::default() };
+        return Style { width: asked, color: choice == ColorChoice::Always, ascii };
     }
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
     Style {
-        color: !is_set("NO_COLOR") && !is_dumb,
         ascii,
+        color: match choice {
+            ColorChoice::Auto => !is_set("NO_COLOR") && !is_dumb,
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+        },
         width: asked.or(size.map(|size| size.ws_col).filter(|columns| *columns > 0)),
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use crate::destination::{cannot_create, write_new};
@@ -20,7 +21,7 @@ pub struct Output<F: ValueEnum + Send + Sync + 'static> {
     #[arg(long, value_enum, default_value = "table")]
     pub format: F,
     /// Write only warnings to standard error, no progress
-    #[arg(long, short)]
+    #[arg(long, short, env = "WEIGHBRIDGE_QUIET", value_parser = FalseyValueParser::new())]
     pub quiet: bool,
 }
 

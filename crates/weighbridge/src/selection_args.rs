@@ -32,7 +32,7 @@ pub struct Selection {
     #[arg(long, value_name = "AXIS=V1,V2", value_parser = values::axis_values)]
     pub set: Vec<AxisValues>,
     /// CPUs that peers may run on, the preferred first, as in 2,0-1 [default: all CPUs that this process may use]
-    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    #[arg(long, value_name = "LIST", value_parser = values::cpus, env = "WEIGHBRIDGE_CPUS")]
     pub cpus: Option<Cpus>,
 }
 

@@ -322,6 +322,48 @@ fn a_replay_runs_where_it_is_told_to_and_has_a_time_line() {
     assert!(shown.is_empty() && said.contains("its folder does not exist"), "{said}");
 }
 
+/// How they compare is decided in `weighbridge_harness::compare`; that a capture comes to verdicts is seen here.
+#[test]
+fn a_capture_is_a_test_of_regressions() {
+    let folder = booted();
+    for (words, why) in [
+        ("replay boot.pcap --a dbus-daemon", "--b"),
+        ("replay boot.pcap --a dbus-daemon --b dbus-daemon --broker busd", "exclude each other"),
+        ("replay boot.pcap --a dbus-daemon=nowhere --b dbus-daemon", "`nowhere` is no file of a broker"),
+        ("replay boot.pcap --format junit", "say what to compare with --a and --b"),
+        ("replay boot.pcap --margin 1%", "--b is missing"),
+    ] {
+        let (shown, said) = failing(folder.path(), words);
+        assert!(shown.is_empty() && said.contains(why) && said.lines().count() == 1, "{words}: {said}");
+    }
+    if !has_broker() {
+        return;
+    }
+    // A build is a file, which may lie anywhere.
+    let path = weighbridge_dbus_client::brokers::Program::DbusDaemon.path().unwrap();
+    std::os::unix::fs::symlink(path, folder.path().join("new")).unwrap();
+    let words = "replay boot.pcap --a dbus-daemon --b dbus-daemon=new --rounds 2";
+    let (shown, _) = output(folder.path(), &format!("{words} --format json"), 0);
+    let document: Value = serde_json::from_str(&shown).unwrap();
+    let cases = document["cases"].as_array().unwrap();
+    let found: Vec<_> =
+        cases.iter().map(|of| (of["case"].as_str().unwrap(), of["verdict"].as_str().unwrap())).collect();
+    let expected = [
+        ("replay/time/0/free", "inconclusive"),
+        ("replay/broker-cpu/0/free", "inconclusive"),
+        ("replay/broker-switches/0/free", "inconclusive"),
+        ("replay/answers/0/free", "equivalent"),
+    ];
+    assert_eq!(found, expected, "two rounds decide nothing");
+    assert!(cases[0]["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{shown}");
+    assert!(cases[0]["b"].as_str().unwrap().starts_with("dbus-daemon=new"), "{shown}");
+    let (junit, _) = output(folder.path(), &format!("{words} --strict --format junit"), 4);
+    assert!(
+        junit.contains("name=\"replay/time/0/free\"><skipped") && junit.contains("tests=\"4\""),
+        "{junit}"
+    );
+}
+
 /// With what the kernel saw of it.
 #[test]
 fn an_experiment_has_a_time_line() {

@@ -27,11 +27,44 @@ fn help_completions_and_manual_have_every_command_with_its_options() {
         assert!(stdout(&format!("man {command}")).contains(command), "{command}");
     }
     let help = stdout("run --help");
-    let flags =
-        "suite sizes place wait set precision budget runs seed cpus out force html format dry-run quiet";
+    let flags = "suite sizes place wait set precision budget runs seed cpus out force color html format dry-run quiet";
     for flag in flags.split(' ') {
         assert!(help.contains(&format!("--{flag}")), "{flag} is not in\n{help}");
     }
+}
+
+#[test]
+fn a_command_of_a_command_has_a_page() {
+    let page = stdout("man dbus replay");
+    assert!(page.contains("weighbridge\\-dbus\\-replay") && page.contains("native\\-share"), "{page}");
+    let folder = crate::folder();
+    for (words, why) in [
+        ("man dbus repla", "there is no command `repla`; did you mean `replay`?"),
+        ("man dbus replay x", "has no commands; leave `x` out"),
+    ] {
+        let said = crate::said(folder.path(), words).with(2).stderr;
+        assert!(said.contains(why), "{words}: {said}");
+    }
+}
+
+#[test]
+fn what_one_says_once_is_said_by_variables_and_a_word_counts_more() {
+    let folder = crate::folder();
+    let shown = |words: &str, variable: (&str, &str)| {
+        let command = crate::weighbridge(folder.path());
+        crate::Said::by(command.args(words.split(' ')).env(variable.0, variable.1))
+    };
+    let record = "run roundtrip/mock/1/free --runs 1 --no-system-calls --html none --out r.jsonl";
+    let said = shown(record, ("WEIGHBRIDGE_QUIET", "1")).with(0);
+    assert!(!said.stderr.contains("record:"), "{}", said.stderr);
+    let has_color = |words: &str, choice: &str| {
+        shown(words, ("WEIGHBRIDGE_COLOR", choice)).with(0).stdout.contains('\x1b')
+    };
+    assert!(!has_color("report r.jsonl", "auto"), "a pipe has no colors");
+    assert!(has_color("report r.jsonl", "always"));
+    assert!(!has_color("report r.jsonl --color never", "always"));
+    let wrong = shown("plan roundtrip/pipe/1/free", ("WEIGHBRIDGE_CPUS", "many")).with(2).stderr;
+    assert!(wrong.contains("--cpus") && wrong.contains("many") && wrong.lines().count() == 1, "{wrong}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::fmt;
 use std::io::PipeReader;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -149,7 +149,13 @@ impl Program {
     /// What it says its version is; nothing where it is missing or says none.
     #[must_use]
     pub fn version(self) -> Option<String> {
-        let output = std::process::Command::new(self.path()?).arg("--version").output().ok()?;
+        Program::version_of(&self.path()?)
+    }
+
+    /// The same of a file.
+    #[must_use]
+    pub fn version_of(file: &Path) -> Option<String> {
+        let output = std::process::Command::new(file).arg("--version").output().ok()?;
         let first = String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned();
         first.split_whitespace().next_back().map(str::to_owned)
     }
@@ -184,7 +190,14 @@ impl Broker {
     /// # Errors
     /// It is not installed, or it does not answer; what was started has ended then.
     pub fn start(program: Program, limits: &Limits) -> Result<Broker, Error> {
-        let path = program.path().ok_or(Error::Missing(program))?;
+        Broker::start_file(program, program.path().ok_or(Error::Missing(program))?, limits)
+    }
+
+    /// Starts a build of such a program.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] where it does not start or does not answer.
+    pub fn start_file(program: Program, path: PathBuf, limits: &Limits) -> Result<Broker, Error> {
         let started = match program {
             // causewayd reads the same configuration and takes the same options.
             Program::DbusDaemon | Program::Causewayd => daemon::start(path, limits),

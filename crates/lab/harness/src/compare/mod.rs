@@ -9,6 +9,7 @@ mod judge;
 pub mod machine;
 mod records;
 mod set;
+mod triples;
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -34,6 +35,7 @@ use judge::{Judged, judge};
 pub use judge::{Rules, failed_too_often};
 use machine::MachineSettings;
 pub use records::{SideRecords, compare as compare_records};
+pub use triples::{Triples, judge_triples};
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]

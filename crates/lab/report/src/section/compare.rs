@@ -196,12 +196,13 @@ fn what_changed(of: &CaseVerdict) -> Item {
     texts.extend(of.made_of.iter().map(made_of));
     let calls = of.a_system_calls.as_ref().zip(of.b_system_calls.as_ref());
     texts.extend(calls.into_iter().flat_map(|(a, b)| calls::changed(a, b)));
-    if texts.is_empty() {
+    let is_counted = of.a_per_op.is_some();
+    if texts.is_empty() && is_counted {
         let counted = if calls.is_some() { "switches, faults, system calls" } else { "switches, faults" };
         texts.push(format!("{counted} and CPU time per operation did not change by more than 2 %"));
     }
-    // What another program measured can be measured by that again, and not by us.
-    if of.case.pattern != IMPORTED {
+    // What another program measured, or a replay, is no case of ours.
+    if of.case.pattern != IMPORTED && is_counted {
         texts.push(format!("look closer: weighbridge run {} --set counters=events", of.case));
     }
     let text = format!("{}: {}", case_name(&of.case), of.ratio.map_or("–".into(), ratio));

@@ -20,7 +20,7 @@ use crate::explain_args::TimelineArgs;
 use crate::output_args::{Output, OutputWithPage};
 use crate::scope::Scope;
 use crate::values::{Page, PageFormat};
-use crate::{Exit, Failure, output};
+use crate::{Exit, Failure, output, values};
 
 /// Time for a measurement for which no other is given.
 const BUDGET_S: u64 = 150;
@@ -76,6 +76,7 @@ fn as_run(args: &AdviseArgs, question: &Question, host: &Host) -> Result<Run, Fa
             question.in_words()
         )));
     }
+    let cpus = std::env::var("WEIGHBRIDGE_CPUS").ok().map(|list| values::cpus(&list));
     Ok(Run {
         selection: Selection {
             globs: candidates.iter().map(CaseId::to_string).collect(),
@@ -84,7 +85,8 @@ fn as_run(args: &AdviseArgs, question: &Question, host: &Host) -> Result<Run, Fa
             place: Vec::new(),
             wait: Vec::new(),
             set: Vec::new(),
-            cpus: None,
+            // Here the option of this name is a number; what is said once for all commands counts.
+            cpus: cpus.transpose().map_err(Failure::mistake)?,
         },
         effort: Effort {
             precision: None,

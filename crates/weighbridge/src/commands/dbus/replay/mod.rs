@@ -1,5 +1,8 @@
 //! `weighbridge dbus replay`: the traffic of a capture on other buses, and what it costs there.
 
+mod verdict;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use causeway_os::sched;
@@ -18,6 +21,7 @@ use super::watch::{Messages, Watch};
 use crate::commands::measuring::random_seed;
 use crate::dbus_args::{Replay, ReplayPlace, Target};
 use crate::destination::refuse_existing;
+use crate::values::{CompareFormat, DocumentFormat};
 use crate::{Exit, Failure, output};
 
 /// Rounds when brokers are compared.
@@ -82,13 +86,18 @@ struct Report {
 /// A figure of a replay: its name, and how to find it.
 type Quantity = (&'static str, fn(&Run) -> Option<f64>);
 
-const QUANTITIES: [Quantity; 3] = [
-    ("time", |run| Some(run.wall_ns as f64)),
-    ("CPU time of the broker", |run| run.usage.map(|usage| usage.cpu_ns as f64)),
-    ("switches of the broker", |run| run.usage.map(|usage| usage.switches as f64)),
-];
+const TIME: Quantity = ("time", |run| Some(run.wall_ns as f64));
+const CPU: Quantity = ("CPU time of the broker", |run| run.usage.map(|usage| usage.cpu_ns as f64));
+const SWITCHES: Quantity = ("switches of the broker", |run| run.usage.map(|usage| usage.switches as f64));
+const QUANTITIES: [Quantity; 3] = [TIME, CPU, SWITCHES];
 
 pub fn replay(args: &Replay) -> Result<Exit, Failure> {
+    if let (Some(a), Some(b)) = (&args.a, &args.b) {
+        return verdict::compare(args, a, b);
+    }
+    if args.format == CompareFormat::Junit {
+        return Err(Failure::mistake("JUnit has verdicts; say what to compare with --a and --b"));
+    }
     let subjects = subjects(args)?;
     let (plan, files) = read(args)?;
     let rounds = args.rounds.unwrap_or(if subjects.len() > 1 { ROUNDS } else { 1 });
@@ -100,10 +109,7 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
     if let Some(file) = &args.trace_out {
         refuse_existing(file, "--trace-out")?;
     }
-    // A bus with a thousand connections needs as many descriptors, here and in the broker that is started.
-    if let Err(error) = causeway_os::limits::raise_nofile() {
-        output::warn(&format!("the limit on open files stays as it is: {error}"));
-    }
+    prepare();
     let broker_cpu = place(args.place)?;
     let (mut replays, mut timeline) = (Vec::new(), Ok(()));
     for round in 1..=rounds {
@@ -118,14 +124,30 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
         connections: plan.connections().len(),
         messages: plan.counts().clone(),
         speed: if let Speed::Times(times) = args.speed { Some(times) } else { None },
-        place: args.place.to_possible_value().expect("no place is hidden").get_name().to_owned(),
+        place: name_of(args.place),
         rounds,
         ratios: ratios(&subjects, &replays),
         brokers: subjects,
         replays,
     };
-    output::print(output::rendered(args.format, || report.document(), &report))?;
+    let format = match args.format {
+        CompareFormat::Table | CompareFormat::Junit => DocumentFormat::Table,
+        CompareFormat::Markdown => DocumentFormat::Markdown,
+        CompareFormat::Json => DocumentFormat::Json,
+    };
+    output::print(output::rendered(format, || report.document(), &report))?;
     timeline.map(|()| Exit::Fine)
+}
+
+/// A bus with a thousand connections needs as many descriptors, here and in the broker that is started.
+fn prepare() {
+    if let Err(error) = causeway_os::limits::raise_nofile() {
+        output::warn(&format!("the limit on open files stays as it is: {error}"));
+    }
+}
+
+fn name_of(place: ReplayPlace) -> String {
+    place.to_possible_value().expect("no place is hidden").get_name().to_owned()
 }
 
 fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
@@ -134,22 +156,11 @@ fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
         if args.broker.is_empty() { installed().map(Target::Broker).collect() } else { args.broker.clone() };
     let mut subjects: Vec<Subject> = Vec::new();
     for target in targets {
-        let (name, version) = match &target {
-            Target::Broker(program) if program.path().is_none() => {
-                return Err(Failure::of(BrokerError::Missing(*program)));
-            }
-            Target::Broker(program) => (program.name().to_owned(), program.version()),
-            Target::Address(address) if args.place != ReplayPlace::Free => {
-                return Err(Failure::mistake(format!(
-                    "--place is for brokers that are started for the replay, and `{address}` runs already; leave it out"
-                )));
-            }
-            Target::Address(address) => (address.clone(), None),
-        };
-        if subjects.iter().any(|subject| subject.name == name) {
-            return Err(Failure::mistake(format!("--on: `{name}` is there twice")));
+        let found = subject(&target, args)?;
+        if subjects.iter().any(|other| other.name == found.name) {
+            return Err(Failure::mistake(format!("--broker: `{}` is there twice", found.name)));
         }
-        subjects.push(Subject { name, version, target });
+        subjects.push(found);
     }
     if subjects.is_empty() {
         return Err(Failure::new(
@@ -157,6 +168,33 @@ fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
         ));
     }
     Ok(subjects)
+}
+
+fn subject(target: &Target, args: &Replay) -> Result<Subject, Failure> {
+    let (name, version) = match target {
+        Target::Broker(program) if program.path().is_none() => {
+            return Err(Failure::of(BrokerError::Missing(*program)));
+        }
+        Target::Broker(program) => (program.name().to_owned(), program.version()),
+        Target::Build(_, file) if !file.is_file() => {
+            return Err(Failure::mistake(format!("`{}` is no file of a broker", file.display())));
+        }
+        Target::Build(program, file) => {
+            (format!("{program}={}", file.display()), Program::version_of(&in_this_folder(file)))
+        }
+        Target::Address(address) if args.place != ReplayPlace::Free => {
+            return Err(Failure::mistake(format!(
+                "--place is for brokers that are started for the replay, and `{address}` runs already; leave it out"
+            )));
+        }
+        Target::Address(address) => (address.clone(), None),
+    };
+    Ok(Subject { name, version, target: target.clone() })
+}
+
+/// A file that is named without a folder is one of the present folder, and none of `PATH`.
+fn in_this_folder(file: &Path) -> PathBuf {
+    std::path::absolute(file).unwrap_or_else(|_| file.into())
 }
 
 /// Puts this process where it is to run, and says on which CPU the broker is.
@@ -211,8 +249,12 @@ fn replayed(
 ) -> Result<(Run, Result<(), Failure>), Failure> {
     let broker = match &subject.target {
         Target::Address(_) => None,
-        Target::Broker(program) => Some(Broker::start(*program, &Limits::default()).map_err(Failure::of)?),
+        Target::Broker(program) => Some(Broker::start(*program, &Limits::default())),
+        Target::Build(program, file) => {
+            Some(Broker::start_file(*program, in_this_folder(file), &Limits::default()))
+        }
     };
+    let broker = broker.transpose().map_err(Failure::of)?;
     let pid = broker.as_ref().map(Broker::pid);
     if let (Some(pid), Some(cpu)) = (pid, broker_cpu) {
         let pinned = sched::pin_process(pid, &[cpu]);
