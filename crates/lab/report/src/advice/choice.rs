@@ -166,7 +166,7 @@ impl Field<'_> {
                 runner_up: None,
                 prices: Vec::new(),
                 excluded,
-                to_give_up: self.to_give_up(demands),
+                to_give_up: self.fewest_missed(demands),
             };
         };
         let mechanism = |index: usize| &self.contenders[index].case.mechanism;
@@ -226,7 +226,7 @@ impl Field<'_> {
     }
 
     /// The fewest demands to give up so that something meets the others; among these, what then costs least.
-    fn to_give_up(&self, demands: &[Demand]) -> Option<(Vec<Demand>, usize)> {
+    fn fewest_missed(&self, demands: &[Demand]) -> Option<(Vec<Demand>, usize)> {
         let missed = |by: &Contender| -> Vec<Demand> {
             demands.iter().copied().filter(|demand| !demand.is_met(by)).collect()
         };

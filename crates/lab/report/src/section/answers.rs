@@ -11,7 +11,10 @@ use crate::units::{size, with_unit};
 use crate::words;
 
 const ABOUT: &str = "How many times the fastest the others cost, those alike in one row. All of a row cost less than all of the next for sure, unless ? \
-     is between them. Below them: what costs least of those that have something which the first lacks. The shaded end of a bar is where the intervals of a row lie; all hold at once, at 95 %.";
+     is between them. The shaded end of a bar is where the intervals of a row lie; all hold at once, at 95 %.";
+
+const ABOUT_FOLLOWS: &str =
+    "Below the rows stands what costs least of those that have something which the first lacks.";
 
 /// Questions on a terminal; a page has them all.
 const QUESTIONS: usize = 5;
@@ -31,7 +34,9 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     }
     let shown = chosen(&all, QUESTIONS);
     let rankings: Vec<Ranking> = shown.iter().map(|contest| ranking(report, contest)).collect();
-    let mut blocks = vec![Block::Paragraph(ABOUT.into())];
+    let has_more = rankings.iter().any(|ranking| !ranking.follows.is_empty());
+    let about = if has_more { format!("{ABOUT} {ABOUT_FOLLOWS}") } else { ABOUT.into() };
+    let mut blocks = vec![Block::Paragraph(about)];
     if all.iter().all(|contest| contest.what.sure.is_empty()) {
         blocks.insert(0, Block::Paragraph(nothing_apart(report, &all)));
     }
