@@ -60,7 +60,9 @@ fn ranking(report: &Report, contest: &Sourced<Contest>) -> Ranking {
     let cost =
         cost.map_or(String::new(), |summary| format!(", {}", with_unit(&summary.unit, summary.median)));
     let axes = measured.and_then(|case| Some(&case.case.as_ref()?.axes)).unwrap_or(&first.case.axes);
-    let receivers = axes.get(RECEIVERS).map_or(String::new(), |count| format!(" to {count} receivers"));
+    let receivers = axes.get(RECEIVERS).and_then(|count| count.parse().ok());
+    let receivers =
+        receivers.map_or(String::new(), |count| format!(" to {}", words::many(count, "receiver")));
     let settings = settings(&contest.what, &["idle", RECEIVERS]);
     let settings = if settings.is_empty() { settings } else { format!(",{settings}") };
     let place = words::place(id.place());
