@@ -195,8 +195,11 @@ mod tests {
     fn who_demands_what_the_first_lacks_is_told_what_then_costs_least() {
         use Property::{Boundaries, OtherUsers, Pollable, WithoutSharedMemory};
         let of = contest(&[("ring", 0, 1.0, None), ("pipe", 1, 1.13, None), ("tcp", 1, 2.6, None)]);
-        let has: [&[Property]; 3] =
-            [&[Boundaries], &[OtherUsers, WithoutSharedMemory], &[OtherUsers, WithoutSharedMemory, Pollable]];
+        let has: [&[Property]; 3] = [
+            &[Boundaries],
+            &[OtherUsers, WithoutSharedMemory],
+            &[OtherUsers, WithoutSharedMemory, Pollable, Boundaries],
+        ];
         let lines = of.what.contestants.iter().zip(has).map(|(one, has)| {
             let properties = Some(weighbridge_record::Properties::of(has, Default::default()));
             weighbridge_record::Line::Case(weighbridge_record::Case {
