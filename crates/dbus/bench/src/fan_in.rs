@@ -120,6 +120,7 @@ impl<K: Kind> Brokered for FanIn<K> {
         // How a broker allocates memory is its own matter.
         counter_check: |_, _| Vec::new(),
         in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
+        environment: &[],
     };
 }
 

@@ -27,6 +27,7 @@ impl<K: Kind> Brokered for Signals<K> {
     const TARGET: Target = Target {
         counter_check: check,
         in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
+        environment: &[],
         ..fan_out::target::<Signals<K>>()
     };
     const BY_LIBRARY: Target = fan_out::target::<SignalsByLibrary<K>>();

@@ -35,6 +35,7 @@
 //! | `targets/shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
 //! | `targets/fan_in/edges.rs` | the role's switches once an interval | they belong to the interval that ends there |
 //! | `targets/op/packets.rs` | – | before and after the timed part: its clock ends the wait for packets that do not come |
+//! | `targets/own/child.rs` | – | before the peers start: the time limit of the process that calls `create` of a shared object |
 //! | `marks.rs` | four times a message, in a marked run only | marks are what such a run is for; its figure is dropped |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
 //! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |

@@ -27,6 +27,7 @@ mod layering;
 mod markdown;
 mod mistakes;
 mod observe;
+mod own;
 mod plan;
 mod real;
 mod report;

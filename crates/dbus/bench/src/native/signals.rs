@@ -22,6 +22,7 @@ impl Brokered for Signals {
     const TARGET: Target = Target {
         counter_check: check,
         in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+        environment: &[],
         ..fan_out::target::<Signals>()
     };
 }

@@ -38,6 +38,13 @@ pub trait Mechanism: 'static {
     /// What a choice may demand of it in this case. That it keeps boundaries and loses nothing follows from [`CAPS`](Mechanism::CAPS).
     fn properties(params: &CaseParams) -> Properties;
 
+    /// The capabilities in this case: [`CAPS`](Mechanism::CAPS), unless one type stands for mechanisms that are known only when the
+    /// program runs.
+    #[inline]
+    fn caps(_params: &CaseParams) -> Caps {
+        Self::CAPS
+    }
+
     /// Can this case run here? Otherwise one sentence with the limit's name and how to raise it; a case is never clamped and never silently
     /// dropped.
     fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {

@@ -167,6 +167,9 @@ impl Coordinator<'_> {
             .arg(std::process::id().to_string())
             .env("WEIGHBRIDGE_PADDING", "x".repeat(self.paddings.usize(..MOST_PADDING)))
             .fd(control);
+        for (name, value) in of.case.target.environment {
+            spawn = spawn.env(name, value);
+        }
         for (name, value) in &of.start.environment {
             spawn = spawn.env(name, value);
         }

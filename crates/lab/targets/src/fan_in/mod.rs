@@ -56,6 +56,7 @@ const fn target(id: &'static str, about: &'static str, axes: &'static [Axis]) ->
         drive: |_, resources, _, cx| drive(resources, cx),
         counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
+        environment: &[],
     }
 }
 

@@ -67,6 +67,7 @@ pub const fn target<C: Multicast>() -> Target {
         drive: |_, resources, _, cx| drive::<C>(resources, cx),
         counter_check,
         in_suites: InSuites::AtEverySize,
+        environment: &[],
     }
 }
 

@@ -27,6 +27,7 @@ mod many;
 mod marks;
 mod measured;
 mod memory;
+mod own;
 mod pairs;
 mod primitives;
 mod runs;
@@ -49,6 +50,11 @@ fn main() -> ExitCode {
     if let Some(code) = iceoryx2::coordinate_if_asked() {
         return code;
     }
+    // The folder of what it compiles stays until the last test has ended, for each run loads that again.
+    let _folder = match own::begin() {
+        Ok(folder) => folder,
+        Err(code) => return code,
+    };
     runs::main(trials)
 }
 
@@ -57,6 +63,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
+    trials.extend(own::trials(host));
     trials.extend(primitives::trials(host));
     trials.extend(fan::trials(host));
     trials.extend(all_to_all::trials(host));
