@@ -81,6 +81,7 @@ fn as_run(args: &AdviseArgs, question: &Question, host: &Host) -> Result<Run, Fa
         selection: Selection {
             globs: candidates.iter().map(CaseId::to_string).collect(),
             suite: None,
+            target: Vec::new(),
             sizes: None,
             place: Vec::new(),
             wait: Vec::new(),
