@@ -237,6 +237,9 @@ pub struct Run {
     pub timeline: TimelineArgs,
     #[command(flatten)]
     pub output: OutputWithPage<RunFormat>,
+    /// Say on standard error, each second of a run, what it has done so far; this program then wakes up while something is timed
+    #[arg(long, help_heading = "Output", conflicts_with = "quiet")]
+    pub progress: bool,
     /// Show what would be measured; measure and write nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,

@@ -142,7 +142,7 @@ impl Coordinator<'_> {
             case: of.case.params.id.clone(),
             cpus: of.case.params.cpus.clone(),
             allowed_cpus: self.host.measured_cpus.clone(),
-            coordinator: std::process::id(),
+            coordinator: self.watcher.is_none().then(std::process::id),
             role_count: party.role_names.len(),
             roles: roles.iter().map(sizes).collect(),
             timing: of.timing,

@@ -107,6 +107,7 @@ fn as_run(args: &AdviseArgs, question: &Question, host: &Host) -> Result<Run, Fa
             html: Some(Page::None),
         },
         dry_run: args.dry_run,
+        progress: false,
     })
 }
 
