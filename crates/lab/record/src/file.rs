@@ -1,5 +1,6 @@
 //! A record on disk: one JSON object a line, valid after every line.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
@@ -147,6 +148,21 @@ fn schema_of_header(text: &[u8]) -> Option<u32> {
     text.windows(KIND.len()).take(64).find(|part| *part == KIND)?;
     let version: Version = serde_json::from_slice(text).ok()?;
     (version.kind == "header").then_some(version.schema)
+}
+
+/// The kind of a line, whatever else it says; nothing of what is no line.
+pub fn kind(text: &[u8]) -> Option<Cow<'_, str>> {
+    #[derive(serde::Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow)]
+        kind: Cow<'a, str>,
+    }
+    // As a writer of ours has it, without a look at the rest of a long line.
+    if let Some(rest) = text.strip_prefix(b"{\"kind\":\"") {
+        let name = rest.split(|byte| *byte == b'"').next()?;
+        return std::str::from_utf8(name).ok().map(Cow::Borrowed);
+    }
+    Some(serde_json::from_slice::<Kind<'_>>(text).ok()?.kind)
 }
 
 /// The parser counts lines within the one line it was given, which would only confuse.
