@@ -62,6 +62,7 @@ Examples:
   weighbridge run --suite ipc --wait poll --budget 10m   as a main loop reads
   weighbridge run --suite akbench                        what akbench measures, with its published figures
   weighbridge run latency_barrier                        a row of it by the name that akbench has for it
+  weighbridge run --target ./libmine.so roundtrip/mine roundtrip/pipe    a mechanism of your own, in C or what C can call
   weighbridge run fan-in/pipe/1/free --run-time 15s --interval 1s
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
 
@@ -226,6 +227,9 @@ pub struct Run {
     pub timeline: TimelineArgs,
     #[command(flatten)]
     pub output: OutputWithPage<RunFormat>,
+    /// Say on standard error, each second of a run, what it has done so far; this program then wakes up while something is timed
+    #[arg(long, help_heading = "Output", conflicts_with = "quiet")]
+    pub progress: bool,
     /// Show what would be measured; measure and write nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
@@ -244,6 +248,9 @@ pub struct List {
     /// Patterns, mechanisms, axes, placements or suites to describe in full
     #[arg(value_name = "NAME", conflicts_with = "format")]
     pub names: Vec<String>,
+    /// A shared object with mechanisms of your own, to be listed too; several may be given
+    #[arg(long, value_name = "FILE")]
+    pub target: Vec<PathBuf>,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
@@ -433,6 +440,20 @@ pub fn typed() -> Vec<String> {
 
 /// The commit that the program was built from, where that was known.
 pub const COMMIT: Option<&str> = option_env!("GIT_COMMIT");
+
+impl Command {
+    /// Shared objects with mechanisms of the user.
+    pub fn targets(&self) -> &[PathBuf] {
+        match self {
+            Command::Run(args) => &args.selection.target,
+            Command::Plan(args) => &args.selection.target,
+            Command::Compare(args) => &args.selection.target,
+            Command::Explain(args) => &args.selection.target,
+            Command::List(args) => &args.target,
+            _ => &[],
+        }
+    }
+}
 
 /// How the program was built.
 pub const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };

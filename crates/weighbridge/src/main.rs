@@ -27,12 +27,14 @@ mod values;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 
 use weighbridge_guest::{init, kernel_bench, net_bench};
 use weighbridge_harness::compare::machine;
 use weighbridge_harness::peer;
+use weighbridge_targets::own;
 
 use check::supervisor;
 
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
     let mut typed = std::env::args_os();
     match typed.nth(1) {
         Some(first) if first == peer::ARGUMENT => return run_peer(typed.next()),
+        Some(first) if first == own::ARGUMENT => return run_target(typed.next()),
         Some(first) if first == machine::ARGUMENT => return machine::guard(),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
         Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
@@ -152,11 +155,26 @@ fn run_kernel_test(results: Option<OsString>, run: impl Fn(&Path) -> Result<(), 
     ended(run(Path::new(&results.unwrap_or_default())).map(|()| Exit::Fine).map_err(Failure::new))
 }
 
-/// Descriptor 3 is the socket to the coordinator, whose process id is the only argument.
+/// A role of a case, which may be one of a target that is not compiled in.
 fn run_peer(parent: Option<OsString>) -> ExitCode {
+    own::register_for_peer();
+    run_with_control(peer::ARGUMENT, parent, peer::main)
+}
+
+/// What looks at a shared object for the coordinator.
+fn run_target(parent: Option<OsString>) -> ExitCode {
+    run_with_control(own::ARGUMENT, parent, own::main)
+}
+
+/// Descriptor 3 is the socket to the coordinator, whose process id is the only argument.
+fn run_with_control(
+    argument: &str,
+    parent: Option<OsString>,
+    run: impl FnOnce(u32, OwnedFd) -> ExitCode,
+) -> ExitCode {
     let parent = parent.and_then(|parent| parent.to_str()?.parse().ok());
     match (parent, causeway_os::process::inherited_fd(3)) {
-        (Some(parent), Ok(control)) => peer::main(parent, control),
-        _ => ended(Err(Failure::mistake(format!("{} is for this program itself", peer::ARGUMENT)))),
+        (Some(parent), Ok(control)) => run(parent, control),
+        _ => ended(Err(Failure::mistake(format!("{argument} is for this program itself")))),
     }
 }

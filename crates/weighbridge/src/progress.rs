@@ -1,12 +1,15 @@
 //! How far a run is: a live line on a terminal, a plain line now and then elsewhere.
 //!
-//! It is drawn only between two runs. There is no thread that draws and no timer: the coordinator must not wake while something is timed.
+//! It is drawn only between two runs. There is no thread that draws and no timer: the coordinator must not wake while something is timed,
+//! unless it is asked for a line each second.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use weighbridge_harness::coordinator::Live;
 use weighbridge_harness::session::Progress;
+use weighbridge_report::grouped;
 
 use crate::output;
 use crate::values::spoken;
@@ -15,6 +18,21 @@ use crate::values::spoken;
 const STEPS: u64 = 1000;
 /// Plain lines about a session are at least so far apart.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// Says what a run has done so far.
+pub fn tell(live: &Live<'_>) {
+    output::say(&line(live));
+}
+
+fn line(Live { case, elapsed, step, ops, ops_per_s }: &Live<'_>) -> String {
+    let seconds = elapsed.as_secs();
+    let so_far = match (ops, ops_per_s) {
+        (0, _) => format!("no sample yet, in {}", step.name()),
+        (ops, None) => format!("{} operations", grouped(*ops)),
+        (ops, Some(rate)) => format!("{} operations, {} a second", grouped(*ops), grouped(*rate as u64)),
+    };
+    format!("{case}: {seconds} s: {so_far}")
+}
 
 /// Where progress is shown.
 #[derive(Debug)]

@@ -167,7 +167,7 @@ impl Scope {
 
     /// What was asked for, by the name of the flag, as the record keeps those that are not empty.
     pub fn settings(&self, selection: &Selection) -> BTreeMap<String, String> {
-        let Selection { globs, sizes, place, wait, set, cpus, .. } = selection;
+        let Selection { globs, sizes, place, wait, set, target, cpus, .. } = selection;
         let sizes = sizes.iter().flat_map(|sizes| &sizes.0).map(u64::to_string).collect::<Vec<_>>();
         let cpus = cpus.iter().flat_map(|cpus| &cpus.0).map(u32::to_string).collect::<Vec<_>>();
         let fixed = [
@@ -181,6 +181,7 @@ impl Scope {
             ("place", place.join(",")),
             ("wait", wait.join(",")),
             ("cpus", cpus.join(",")),
+            ("target", target.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",")),
         ];
         let fixed = fixed.map(|(name, value)| (name.to_owned(), value)).into_iter();
         fixed.chain(set.iter().map(|set| (format!("set.{}", set.axis), set.values.join(",")))).collect()

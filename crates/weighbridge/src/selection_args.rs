@@ -1,5 +1,6 @@
 //! What was typed to select cases, and to say how much effort they are worth: common to several commands.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -31,6 +32,9 @@ pub struct Selection {
     /// Values of an axis, as in touch=none,all; every combination of values is measured (`weighbridge list` shows all axes)
     #[arg(long, value_name = "AXIS=V1,V2", value_parser = values::axis_values)]
     pub set: Vec<AxisValues>,
+    /// A shared object with mechanisms of your own, which are then like those that `weighbridge list` shows; several may be given
+    #[arg(long, value_name = "FILE")]
+    pub target: Vec<PathBuf>,
     /// CPUs that peers may run on, the preferred first, as in 2,0-1 [default: all CPUs that this process may use]
     #[arg(long, value_name = "LIST", value_parser = values::cpus, env = "WEIGHBRIDGE_CPUS")]
     pub cpus: Option<Cpus>,

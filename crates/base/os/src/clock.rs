@@ -7,7 +7,12 @@
 //! The calls fill a local `timespec`; the instructions read a counter and touch no memory.
 #![allow(unsafe_code)]
 
+use std::num::NonZeroU64;
 use std::time::Duration;
+
+use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute, set_current_timer_slack};
+
+use crate::error::{Context, Result};
 
 /// Nanoseconds of `CLOCK_MONOTONIC_RAW`, counted from some moment before boot. No system call where the vDSO has it.
 #[inline]
@@ -31,6 +36,30 @@ pub fn thread_cpu_ns() -> u64 {
 #[inline]
 pub fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Sleeps until [`now_ns`] has reached `due_ns`, and returns what it is then; at once where that has passed. How much later the
+/// thread wakes up is up to the kernel, see [`set_timer_slack`].
+pub fn sleep_until(due_ns: u64) -> u64 {
+    loop {
+        let now_ns = now_ns();
+        let Some(left_ns) = due_ns.checked_sub(now_ns).filter(|left_ns| *left_ns > 0) else { return now_ns };
+        // The kernel sleeps by no raw clock. The other one is slewed by 0.05 % at most, so what it wakes too early is made up for in
+        // another turn.
+        let wake_ns = monotonic_ns() + left_ns;
+        let wake = Timespec {
+            tv_sec: (wake_ns / 1_000_000_000).cast_signed(),
+            tv_nsec: (wake_ns % 1_000_000_000).cast_signed(),
+        };
+        // A signal that interrupts it is another turn, too.
+        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &wake);
+    }
+}
+
+/// By how much the kernel may wake the calling thread later than asked, to wake several at once: 50,000 ns unless this was called.
+/// Threads of a real-time policy have none.
+pub fn set_timer_slack(slack_ns: NonZeroU64) -> Result<()> {
+    set_current_timer_slack(Some(slack_ns)).context("set", || "the timer slack of this thread")
 }
 
 #[inline]
@@ -167,6 +196,20 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         // A sleep is never short. NTP may slew the sleep's clock against the raw one by 0.05 %.
         assert!(now_ns() - start >= 1_990_000);
+    }
+
+    #[test]
+    fn a_sleep_ends_when_the_clock_has_come_so_far_and_not_before() {
+        set_timer_slack(NonZeroU64::MIN).unwrap();
+        for ahead_ns in [1, 1000, 3_000_000] {
+            let due_ns = now_ns() + ahead_ns;
+            let woken_ns = sleep_until(due_ns);
+            assert!(due_ns <= woken_ns && woken_ns <= now_ns(), "{ahead_ns}: {due_ns} {woken_ns}");
+        }
+        let (cpu_ns, began_ns) = (thread_cpu_ns(), now_ns());
+        assert!(sleep_until(began_ns - 1_000_000) >= began_ns, "what has passed is not waited for");
+        sleep_until(began_ns + 20_000_000);
+        assert!(thread_cpu_ns() - cpu_ns < (now_ns() - began_ns) / 2, "who sleeps uses no CPU time");
     }
 
     #[test]

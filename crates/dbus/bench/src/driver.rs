@@ -59,6 +59,7 @@ impl<K: Kind> Brokered for Solo<K> {
         // How a broker allocates memory is its own matter.
         counter_check: |_, _| Vec::new(),
         in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
+        environment: &[],
     };
     const BY_LIBRARY: Target = Target {
         create: |_, _| create_alone(K::PROGRAM),

@@ -19,7 +19,7 @@ use weighbridge_harness::marks::{Notes, Point, Unmarked};
 use weighbridge_harness::params::{CaseParams, Touch};
 use weighbridge_harness::shared::Step;
 use weighbridge_harness::touch;
-use weighbridge_targets::fan_in::{self, Edges, Reads, writers};
+use weighbridge_targets::fan_in::{self, Arrivals, Edges, Reads, Share, writers};
 use weighbridge_targets::shared_counters::{Counter, SharedCounters};
 
 use crate::broker::{self, Brokered, Kind, Place, Running};
@@ -119,6 +119,7 @@ impl<K: Kind> Brokered for FanIn<K> {
         // How a broker allocates memory is its own matter.
         counter_check: |_, _| Vec::new(),
         in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
+        environment: &[],
     };
 }
 
@@ -221,6 +222,7 @@ impl Drive<'_, '_> {
             sum: 0,
             calls: 0,
             edges: Edges::new(counters, params),
+            arrivals: Arrivals::new(cx, counters, 0)?,
             notes,
         };
         cx.set_step(Step::Verify);
@@ -229,6 +231,9 @@ impl Drive<'_, '_> {
         }
         cx.lead_intervals(&mut reader)?;
         reader.edges.tell(cx);
+        if let Some(arrivals) = &reader.arrivals {
+            arrivals.tell(cx);
+        }
         facts.insert("depth".into(), depth.to_string());
         facts.insert("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string());
         facts.insert("first_run_reads".into(), reader.events.to_string());
@@ -249,6 +254,7 @@ impl Drive<'_, '_> {
             sent: 0,
             sum: 0,
             writers: writers(params),
+            share: Share::new(cx, counters),
             notes,
         };
         cx.set_step(Step::Verify);
@@ -288,6 +294,8 @@ struct Reader<'a, N, I> {
     sum: u64,
     calls: u64,
     edges: Edges<'a>,
+    /// At a rate.
+    arrivals: Option<Arrivals<'a>>,
     notes: N,
 }
 
@@ -341,6 +349,9 @@ impl<N: Notes, I: Intake> Reader<'_, N, I> {
         self.sum = self.sum.wrapping_add(sum);
         self.events += 1;
         self.bytes += len as u64;
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.arrived(writer, sequence - VERIFIED);
+        }
         Ok(true)
     }
 }
@@ -373,11 +384,15 @@ impl<N: Notes, I: Intake> Leader for Reader<'_, N, I> {
     }
 
     fn edge(&mut self, now_ns: u64) {
+        if let Some(arrivals) = self.arrivals.as_mut().filter(|_| self.edges.is_empty()) {
+            arrivals.begin();
+        }
         let reads = Reads { events: self.events, bytes: self.bytes, calls: self.calls, empty: 0 };
         self.edges.push(now_ns, reads);
     }
 
     fn balance(&mut self) -> io::Result<Balance> {
+        self.arrivals.iter_mut().for_each(Arrivals::end);
         while self.take(false)? {}
         Ok(self.edges.balance("messages", Counter::Messages, (self.events, self.sum)))
     }
@@ -395,6 +410,8 @@ struct Writer<'a, N, O> {
     sent: u64,
     sum: u64,
     writers: usize,
+    /// At a rate.
+    share: Option<Share<'a>>,
     notes: N,
 }
 
@@ -414,7 +431,12 @@ impl<N: Notes, O: Outlet> Writer<'_, N, O> {
 
 impl<N: Notes, O: Outlet> Follower for Writer<'_, N, O> {
     fn step(&mut self) -> io::Result<()> {
-        for _ in 0..CHUNK {
+        // Who sleeps between two messages looks after each.
+        let chunk = if self.share.is_some() { 1 } else { CHUNK };
+        for _ in 0..chunk {
+            if let Some(share) = &mut self.share {
+                share.await_due(self.sent);
+            }
             let word = self.send(VERIFIED + self.sent, self.touch)?;
             self.sum = self.sum.wrapping_add(touch::expected(self.payload_bytes, word, self.touch));
             self.sent += 1;

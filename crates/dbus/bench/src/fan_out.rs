@@ -12,7 +12,9 @@ use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Prepare
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_record::PerOp;
-use weighbridge_targets::fan_out::{self, Multicast, MulticastReceiver, MulticastSender, burst, receivers};
+use weighbridge_targets::fan_out::{
+    self, Multicast, MulticastReceiver, MulticastSender, burst, is_one_at_a_time, receivers,
+};
 
 use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES};
@@ -27,6 +29,7 @@ impl<K: Kind> Brokered for Signals<K> {
     const TARGET: Target = Target {
         counter_check: check,
         in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
+        environment: &[],
         ..fan_out::target::<Signals<K>>()
     };
     const BY_LIBRARY: Target = fan_out::target::<SignalsByLibrary<K>>();
@@ -69,6 +72,11 @@ const MOST_QUEUED_BYTES: usize = 48 << 20;
 /// Of a message in addition to its payload, generously.
 const HEADER_BYTES: usize = 512;
 
+/// What a message to all receivers takes in a broker while none of them reads it.
+fn queued_bytes(params: &CaseParams) -> usize {
+    (params.payload_bytes + HEADER_BYTES).saturating_mul(receivers(params))
+}
+
 impl<K: Kind> Multicast for Signals<K> {
     const ID: &'static str = K::PROGRAM.name();
     const ABOUT: &'static str = K::ABOUT;
@@ -93,9 +101,7 @@ impl<K: Kind> Multicast for Signals<K> {
                 "further match rules are added with client=raw only; leave out rules or client".into(),
             ));
         }
-        let queued = (burst(params) as usize)
-            .saturating_mul(params.payload_bytes + HEADER_BYTES)
-            .saturating_mul(receivers(params));
+        let queued = (burst(params) as usize).saturating_mul(queued_bytes(params));
         let why = || {
             format!(
                 "a burst of {queued} bytes for all receivers exceeds the {MOST_QUEUED_BYTES} that are left to wait in a broker; use a smaller \
@@ -103,6 +109,10 @@ impl<K: Kind> Multicast for Signals<K> {
             )
         };
         if queued > MOST_QUEUED_BYTES { Err(Unsupported(why())) } else { Ok(()) }
+    }
+
+    fn ahead_max(params: &CaseParams) -> Option<u64> {
+        Some((MOST_QUEUED_BYTES / queued_bytes(params)) as u64)
     }
 
     fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
@@ -157,7 +167,7 @@ fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let receivers = receivers(params) as f64;
     let least = receivers + 2.0;
     let is_on_one_cpu = params.same_cpu() && matches!(params.choice(), Place::First | Place::Last);
-    let why = if !is_on_one_cpu || burst(params) != 1 {
+    let why = if !is_on_one_cpu || !is_one_at_a_time(params) {
         return Vec::new();
     } else if switches < 0.9 * least {
         format!("where the broker, {receivers} receivers and the sender need {least}")

@@ -25,6 +25,11 @@ pub fn add(families: &'static [Family]) {
     FAMILIES.add(families);
 }
 
+/// Has a target that was added until now this name? More may be added afterwards.
+pub fn is_taken(name: &str) -> bool {
+    FAMILIES.until_now().iter().flat_map(|family| family.targets).any(|target| target.id == name)
+}
+
 /// Every target, family by family. A name may stand in several families, with different patterns.
 pub fn all() -> impl Iterator<Item = &'static Target> + Clone {
     FAMILIES.list().iter().flat_map(|family| family.targets)

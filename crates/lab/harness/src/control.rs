@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 const FDS_PER_MESSAGE: usize = 200;
 
 /// Sends a value, and descriptors that go with it.
-pub(crate) fn send(socket: BorrowedFd<'_>, value: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn send(socket: BorrowedFd<'_>, value: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(value).expect("a message is plain data");
     let mut file = File::from(memory::memfd("weighbridge-message", 0)?);
     file.write_all(&text)?;
@@ -22,7 +22,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, value: &impl Serialize, fds: &[Borrow
 }
 
 /// Receives a value; `None` when the other side has closed its end without one.
-pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<T>> {
+pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<T>> {
     let (len, fds) = socket::recv_with_fds(socket, &mut [0], 1)?;
     if len == 0 {
         return Ok(None);
@@ -34,12 +34,13 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
     serde_json::from_slice(&text).map(Some).map_err(io::Error::other)
 }
 
-pub(crate) fn receive_fds(socket: BorrowedFd<'_>, count: usize) -> io::Result<Vec<OwnedFd>> {
+/// Receives so many descriptors as went with a value.
+pub fn receive_fds(socket: BorrowedFd<'_>, count: usize) -> io::Result<Vec<OwnedFd>> {
     let mut fds = Vec::with_capacity(count);
     while fds.len() < count {
         let (len, more) = socket::recv_with_fds(socket, &mut [0], FDS_PER_MESSAGE)?;
         if len == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the coordinator is gone"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender is gone"));
         }
         fds.extend(more);
     }

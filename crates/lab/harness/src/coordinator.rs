@@ -2,8 +2,9 @@
 //!
 //! While the peers measure, the coordinator lies in one `poll` on their process and control descriptors and on the
 //! signals that end the program. Its deadline is a timer among them, which the last role that is ready sets to that of the run,
-//! so nothing wakes it in a run that goes well.
+//! so nothing wakes it in a run that goes well. Where somebody asks to see a run while it goes on, it wakes up once a second.
 
+mod live;
 mod running;
 mod starting;
 
@@ -18,6 +19,7 @@ use crate::axis::Peers;
 use crate::calls::{self, Calls};
 use crate::catalogue;
 use crate::contract::{Facts, Prepared};
+use crate::ctx::rate;
 use crate::duet::MAX_PARTIES;
 use crate::host::Host;
 use crate::idle::AllEnded;
@@ -26,6 +28,8 @@ use crate::marks::RoleMarks;
 use crate::peer::RoleReport;
 use crate::planner::Timing;
 use crate::shared::Sample;
+use live::Looks;
+pub use live::{Live, Watcher};
 use starting::NotStarted;
 
 /// How long the coordinator waits before it calls a run a failure.
@@ -196,6 +200,8 @@ pub struct Coordinator<'a> {
     /// What was started for `idle=busy` is gone when this is.
     _all_ended: AllEnded,
     deadlines: Deadlines,
+    /// Who is shown a run while it goes on.
+    watcher: Option<Watcher>,
 }
 
 impl<'a> Coordinator<'a> {
@@ -212,7 +218,13 @@ impl<'a> Coordinator<'a> {
             msr: Msr::find().ok(),
             _all_ended: AllEnded,
             deadlines: Deadlines::default(),
+            watcher: None,
         }
+    }
+
+    /// Shows each run while it goes on, once a second, which wakes this process while something is timed.
+    pub fn watched(self, watcher: Watcher) -> Coordinator<'a> {
+        Coordinator { watcher: Some(watcher), ..self }
     }
 
     /// The machine that it measures on.
@@ -290,7 +302,11 @@ impl<'a> Coordinator<'a> {
     ) -> SetOutcome {
         let began = Instant::now();
         match self.start(cases, timing, slices) {
-            Ok(running) => running.finish(self.interrupt, began),
+            Ok(running) => {
+                let params = &cases[0].0.params;
+                let looks = |watcher| Looks::new(watcher, params.id.clone(), began, rate(params).is_some());
+                running.finish(self.interrupt, began, self.watcher.map(looks))
+            }
             Err(NotStarted { party, error }) => {
                 SetOutcome::Failed { party, step: "plan".into(), why: error.to_string() }
             }

@@ -2,11 +2,13 @@
 //!
 //! A violation does not delete a number. It stands beside it and says why the number may not mean what its name says.
 
+use weighbridge_record::derive::HELD;
 use weighbridge_record::{CaseId, PerOp, Run};
-use weighbridge_stats::{self as stats, Interval};
+use weighbridge_stats::{self as stats, Interval, load};
 
 use crate::axis::{DOSE, NO_DOSE};
 use crate::contract::{Caps, Prepared};
+use crate::ctx;
 use crate::params::{CaseParams, Touch, Wait};
 use crate::pattern::working_set;
 
@@ -47,14 +49,14 @@ pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
         let said = format!("{per_hop:.2} context switches per hop on one CPU");
         if per_hop < 0.9 {
             anomalies.push(format!("{said}; a round trip needs one for each hop"));
-        } else if per_hop > 1.5 && params.payload_bytes <= ONE_PIECE_BYTES && !is_dosed(params) {
+        } else if per_hop > 1.5 && params.payload_bytes <= ONE_PIECE_BYTES && !does_more(params) {
             anomalies.push(format!(
                 "{said}, where one suffices: the scheduler runs the sender again before the receiver, the receiver is woken for \
                  nothing, or it gets the message in several pieces"
             ));
         }
     }
-    if params.wait == Wait::Spin {
+    if params.wait == Wait::Spin && ctx::rate(params).is_none() {
         anomalies.extend(blocked(switches));
     } else if case.pattern.id == "self" {
         anomalies.extend(Quiet { switches: true, faults: false }.check(per_op, None));
@@ -66,9 +68,9 @@ pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     anomalies
 }
 
-/// Do the roles do something besides, which may be to switch?
-fn is_dosed(params: &CaseParams) -> bool {
-    params.axes.get(DOSE.name).is_some_and(|dose| dose != NO_DOSE)
+/// Do the roles do something besides, which may be to switch, or sleep until an operation is due?
+fn does_more(params: &CaseParams) -> bool {
+    params.axes.get(DOSE.name).is_some_and(|dose| dose != NO_DOSE) || ctx::rate(params).is_some()
 }
 
 /// Spinning roles that give up the CPU.
@@ -131,7 +133,14 @@ pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<S
     if let Some(switches @ 1..) = run.noise.coordinator_switches {
         flags.push(format!("anomaly: the coordinator woke {switches} times in the timed part"));
     }
+    flags.extend(rate_not_held(case, run));
     flags
+}
+
+/// Operations were due more often than they could be done: the figure is what waits in a queue that grows.
+fn rate_not_held(case: &Prepared, run: &Run) -> Option<String> {
+    let (asked, held) = (ctx::rate(&case.params)?, run.series.get(HELD)?.first()?);
+    (!load::is_held(asked, *held)).then(|| format!("anomaly: asks for {asked} a second; held {held:.0}"))
 }
 
 /// A figure that a mechanism cannot have which copies each message at least once, or whose ends touch every byte: `value` is
@@ -240,6 +249,19 @@ mod tests {
                 words.map_or(found.is_empty(), |words| found.len() == 1 && found[0].contains(words));
             assert!(is_as_expected, "{id}, {counts:?}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_rate_that_is_not_held_is_said_with_what_was_and_pauses_are_no_anomaly() {
+        let id = "roundtrip/ring-spin/1/two-cpus/rate=20000";
+        let run = |held: f64| Run { series: [(HELD.to_owned(), vec![held])].into(), ..Run::default() };
+        assert_eq!(flags(&case(id, &[0, 1]), &run(19_900.0), None), Vec::<String>::new());
+        let slow = flags(&case(id, &[0, 1]), &run(12_345.6), None);
+        assert_eq!(slow, ["anomaly: asks for 20000 a second; held 12346"]);
+        assert_eq!(flags(&case("roundtrip/pipe/1/same-cpu", &[0, 0]), &run(1.0), None), Vec::<String>::new());
+        // Who spins sleeps until an operation is due.
+        assert!(said(id, &[0, 1], [1.0, 0.0, 1e6]).is_empty());
+        assert!(said("roundtrip/pipe/1/same-cpu/rate=100", &[0, 0], [3.4, 0.0, 1e6]).is_empty());
     }
 
     #[test]

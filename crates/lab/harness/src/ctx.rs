@@ -6,7 +6,7 @@
 //! | [`Ctx::lead`], [`Ctx::lead_noting`] | [`Ctx::follow`] | a batch of operations, planned one batch ahead | `pingpong`, `fan-out` |
 //! | the same | [`Ctx::stand_by`], in a role that takes no part | | `fan-out` with `uninterested` |
 //! | [`Ctx::lead_batches`], [`Ctx::end_leading`] | [`Ctx::follow_batches`], [`Ctx::end_following`] | the same, with something to do after the last batch | `roundtrip` |
-//! | [`Ctx::lead_each`], [`Ctx::end_leading`] | as above | a batch in which each operation is timed by itself, if it is long enough | `roundtrip` without `time=batch`, `fan-out` with `rate` |
+//! | [`Ctx::lead_each`], [`Ctx::end_leading`] | as above | a batch in which each operation is timed by itself, if it is long enough | `roundtrip` without `time=batch` |
 //! | [`Ctx::lead`] without expectations | [`Ctx::follow_nothing`] | a batch of the harness itself | `noop` |
 //! | [`Ctx::lead_alone`] | – | a batch, the cost of the loop taken off | `solo` |
 //! | [`Ctx::drain`] (the receiver, which is role 1), [`Ctx::end_leading`] | [`Ctx::feed`] (the sender), [`Ctx::end_following`] | a window of whole chunks; windows follow each other without a gap | `stream` |
@@ -24,7 +24,9 @@
 //! | `ctx.rs` | twice a batch | the clock itself, and its readings around the work of a batch (`Ctx::sample`) |
 //! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
 //! | `ctx/counted.rs` | – | counters of the role and what it reads and writes, and in the leading role those of an auxiliary process, before the first counted batch and after the last; there the leading role of an observed run starts and stops the observer's events |
-//! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation or for a rate, or the readings are at most 0.5 % of it |
+//! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation, or the readings are at most 0.5 % of it |
+//! | `ctx/pace.rs` | once an operation, and once more where it is slept for | the case asks for a rate: an operation does not begin before it is due |
+//! | `ctx/recorder.rs` | once a message or read where it arrives | the case asks for a rate: each is timed from when it was due |
 //! | `ctx/windows.rs` | once a window, with the role's switches and CPU time; the sender's CPU time before and after its part of a slice | windows follow each other without a gap, so a reading cannot stand outside of them |
 //! | `ctx/fixed_time.rs` | once in 64 system calls | the interval ends at the first look behind its time |
 //! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |
@@ -35,10 +37,12 @@
 //! | `targets/shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
 //! | `targets/fan_in/edges.rs` | the role's switches once an interval | they belong to the interval that ends there |
 //! | `targets/op/packets.rs` | – | before and after the timed part: its clock ends the wait for packets that do not come |
+//! | `targets/own/child.rs` | – | before the peers start: the time limit of the process that calls `create` of a shared object |
 //! | `marks.rs` | four times a message, in a marked run only | marks are what such a run is for; its figure is dropped |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
 //! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
-//! | `coordinator/running.rs` | – | as above |
+//! | `coordinator/live.rs` | – | another process, and only with `--progress`: a look at the run once a second |
+//! | `coordinator/running.rs` | – | another process: how long a run took, and the counters of the system around a run |
 //! | `coordinator/starting.rs` | – | as above |
 //! | `rounds.rs` | – | another process: the budget |
 //! | `session.rs` | – | another process: the cost of a run |
@@ -53,15 +57,19 @@ mod counted;
 mod each;
 mod end_of_run;
 mod fixed_time;
+mod pace;
+mod recorder;
 mod turns;
 mod warm_up;
 mod windows;
 
 pub use concurrent::{Chunks, Concurrent};
 pub use counted::{Auxiliary, Counted, CountedAuxiliary, Sampled, Whereabouts};
-pub use each::{RATE, TimedUnit};
+pub use each::TimedUnit;
 pub use end_of_run::Balance;
 pub use fixed_time::{Follower, Leader};
+pub use pace::{LATE_NS, Pacer, RATE, Schedule, rate};
+pub use recorder::Recorder;
 pub use warm_up::{Discarded, Warm};
 
 use std::cell::Cell;
@@ -196,6 +204,7 @@ pub struct Ctx<'a> {
     migrations: Option<ThreadMigrations>,
     io: Option<ThreadIoReader>,
     began: Option<Began>,
+    paced_from_ns: Option<u64>,
     counted: Counted,
     ops_each: u64,
     loop_ns: f64,
@@ -236,6 +245,7 @@ impl<'a> Ctx<'a> {
             migrations: ThreadMigrations::open().ok(),
             io,
             began: None,
+            paced_from_ns: None,
             counted: Counted::default(),
             ops_each: 1,
             loop_ns: 0.0,

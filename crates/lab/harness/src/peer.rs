@@ -36,7 +36,7 @@ pub const ARGUMENT: &str = "__peer";
 /// The version of what coordinator and peers of one run agree on: `Assignment`, `Report`, the descriptors that go with them,
 /// the memory that they share (`shared`, `turnstile`, `marks`), what the roles of a mechanism are handed.
 /// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
-pub const PROTOCOL: u32 = 9;
+pub const PROTOCOL: u32 = 10;
 
 /// What a process that was started as a peer is there for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,8 +55,8 @@ pub(crate) struct Assignment {
     pub(crate) cpus: Vec<u32>,
     /// Where an unpinned role may run.
     pub(crate) allowed_cpus: Vec<u32>,
-    /// Process id of the coordinator.
-    pub(crate) coordinator: u32,
+    /// Process id of the coordinator, where it must not wake up in the timed part.
+    pub(crate) coordinator: Option<u32>,
     /// Number of roles of the case.
     pub(crate) role_count: usize,
     /// Roles that this process plays, and what each was handed: number of descriptors, and words.
@@ -281,7 +281,7 @@ fn play_role(
         None => sched::pin(&assignment.allowed_cpus)?,
     }
     set_policy_and_nice(role, params)?;
-    let coordinator = TaskSwitches::open(assignment.coordinator).ok();
+    let coordinator = assignment.coordinator.and_then(|coordinator| TaskSwitches::open(coordinator).ok());
     shared.prefault()?;
     let of_roles = (role, assignment.role_count);
     let mut cx = Ctx::new(shared, params, of_roles, assignment.timing, target.time(), coordinator);

@@ -20,10 +20,15 @@ impl<T> Registry<T> {
         added.extend(entries);
     }
 
+    /// What was added until now. Unlike [`list`](Registry::list) it does not close the list.
+    pub(crate) fn until_now(&self) -> Vec<&'static T> {
+        self.added.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Everything that was added. Panics if nothing was: the program has forgotten to.
     pub(crate) fn list(&self) -> &[&'static T] {
         self.list.get_or_init(|| {
-            let added = self.added.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let added = self.until_now();
             assert!(!added.is_empty(), "no {} were added at the start of the program", self.what);
             added
         })
@@ -38,6 +43,7 @@ mod tests {
     fn what_comes_after_something_was_looked_up_is_refused() {
         static NUMBERS: Registry<u8> = Registry::new("numbers");
         NUMBERS.add(&[1, 2]);
+        assert_eq!(NUMBERS.until_now(), [&1, &2]);
         NUMBERS.add(&[3]);
         assert_eq!(NUMBERS.list(), [&1, &2, &3]);
         assert!(std::panic::catch_unwind(|| NUMBERS.add(&[4])).is_err());

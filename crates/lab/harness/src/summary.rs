@@ -142,7 +142,8 @@ pub(crate) fn run_of(case: &Prepared, measured: &Measured, run: u32, round: u32)
         },
         roles,
         series: counted().flat_map(|counted| counted.series.clone()).collect(),
-        latencies: counted().find_map(|counted| counted.latencies.clone()),
+        latencies: Latencies::together(counted().filter_map(|counted| counted.latencies.as_ref())),
+        paced: counted().find_map(|counted| counted.paced),
         slices: None,
         warm_up: counted().find_map(|counted| counted.warm_up).map(|Discarded { ns, batches, is_steady }| {
             record::WarmUp { ms: ms(ns), batches, steady: is_steady }
@@ -163,6 +164,8 @@ pub(crate) fn run_of(case: &Prepared, measured: &Measured, run: u32, round: u32)
         // Nothing can disturb it.
         return line;
     }
+    let at_rate = record::derive::series_at_rate(&line);
+    line.series.extend(at_rate);
     let copy_rate = counted().find_map(|counted| counted.copy_bytes_per_s);
     line.flags = counter_check::flags(case, &line, copy_rate);
     let lost = laws::lost_share(&case_line(case, &measured.facts, None), &line);

@@ -38,6 +38,7 @@ const fn target(
         drive: |_, _, _, _| unreachable!("it is only looked at"),
         counter_check: counter_check::of_messages,
         in_suites: InSuites::AtEverySize,
+        environment: &[],
     }
 }
 

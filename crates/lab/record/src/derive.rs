@@ -13,9 +13,9 @@ pub use contests::{Entry, FALSE_DISCOVERY_RATE, contests, log_ratio_to_hub};
 use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::curve::{Both, Meeting, meeting};
-use weighbridge_stats::{Evidence, median, median_interval, paired_ratio, run_value};
+use weighbridge_stats::{Evidence, load, median, median_interval, paired_ratio, run_value};
 
-use crate::{CaseId, Comparison, Crossover, PerOp, Published, Ratio, Run, Summary};
+use crate::{CaseId, Comparison, Crossover, Paced, PerOp, Published, Ratio, Run, Summary};
 
 /// The speed of `case` relative to `baseline` from pairs of (baseline, case) values of the same rounds. This is the only
 /// place that turns the direction of a unit into faster and slower: a rate that is twice as high and a time that is half
@@ -50,6 +50,21 @@ pub fn series_medians<'a>(runs: impl IntoIterator<Item = &'a Run>) -> BTreeMap<S
         }
     }
     of_runs.into_iter().map(|(name, values)| (name.to_owned(), median(&values))).collect()
+}
+
+/// How often a second the operations of a run were done that were due at a rate; see [`Paced`].
+pub const HELD: &str = "held_per_s";
+/// What they cost: CPU time of all roles and auxiliary processes, as per cent of one CPU.
+pub const CPU_SHARE: &str = "cpu_share_at_rate_percent";
+
+/// The further series of a run in which operations were due at a rate; none of another run.
+pub fn series_at_rate(run: &Run) -> BTreeMap<String, Vec<f64>> {
+    let Some((Paced { operations, wall_ns }, sampled)) = run.paced.zip(run.sampled_total) else {
+        return BTreeMap::new();
+    };
+    let share = load::cpu_percent(run.per_op.cpu_ns, sampled.ops, wall_ns);
+    let held = load::per_second(operations, wall_ns);
+    [(HELD, held), (CPU_SHARE, share)].map(|(name, value)| (name.to_owned(), vec![value])).into()
 }
 
 /// Intervals of the medians of further series, over the runs; none for a series with too few runs.

@@ -1,5 +1,7 @@
 //! What single operations took, in cases that time each of them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use weighbridge_stats::{CasePercentile, case_percentiles};
 
@@ -12,6 +14,22 @@ pub struct Latencies {
     pub max_ns: u64,
     /// What one reading of the clock costs; one is in each figure.
     pub clock_read_ns: f64,
+}
+
+impl Latencies {
+    /// What several roles have seen of a run, as one lot; nothing where none has seen any.
+    pub fn together<'a>(of_roles: impl IntoIterator<Item = &'a Latencies>) -> Option<Latencies> {
+        let of_roles: Vec<&Latencies> = of_roles.into_iter().collect();
+        let mut counts = BTreeMap::new();
+        for (ns, count) in of_roles.iter().flat_map(|latencies| &latencies.counts) {
+            *counts.entry(*ns).or_insert(0) += count;
+        }
+        Some(Latencies {
+            counts: counts.into_iter().collect(),
+            max_ns: of_roles.iter().map(|latencies| latencies.max_ns).max()?,
+            clock_read_ns: of_roles.iter().map(|latencies| latencies.clock_read_ns).fold(0.0, f64::max),
+        })
+    }
 }
 
 /// A percentile of what single operations of a case took.
@@ -69,6 +87,19 @@ impl From<CasePercentile> for Percentile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_several_roles_have_seen_is_one_lot_in_ascending_order() {
+        let of = |counts: &[(u64, u64)], max_ns| Latencies {
+            counts: counts.to_vec(),
+            max_ns,
+            clock_read_ns: 20.0,
+        };
+        let roles = [of(&[(100, 2), (300, 1)], 301), of(&[(100, 5), (200, 4)], 203)];
+        let found = Latencies::together(&roles).unwrap();
+        assert_eq!((found.counts, found.max_ns), (vec![(100, 7), (200, 4), (300, 1)], 301));
+        assert_eq!(Latencies::together([]), None);
+    }
 
     #[test]
     fn the_operations_of_all_runs_are_counted_and_the_longest_is_the_longest_of_all() {

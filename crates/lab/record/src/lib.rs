@@ -47,7 +47,7 @@ pub use observation::{
 };
 pub use ratio::{Comparison, Crossover, Published, Ratio};
 pub use run::{
-    ALTERNATIVE_TO, CameOn, Case, CpuFrequency, IoCounts, Noise, PerOp, RoleCalls, RoleCounters, Run,
+    ALTERNATIVE_TO, CameOn, Case, CpuFrequency, IoCounts, Noise, Paced, PerOp, RoleCalls, RoleCounters, Run,
     SampledByRole, SampledTotal, SliceSeries, Slices, SystemCalls, WarmUp, Whereabouts,
 };
 pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};

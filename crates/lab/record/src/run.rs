@@ -208,6 +208,15 @@ pub struct SampledTotal {
     pub elapsed_ns: u64,
 }
 
+/// What became of the operations that were due at a rate (open loop).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paced {
+    /// Operations of all samples, as many as were due for them: of several messages that are due at once, one.
+    pub operations: u64,
+    /// From the beginning of the first sample to the end of the last.
+    pub wall_ns: u64,
+}
+
 /// What disturbed a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
@@ -270,6 +279,9 @@ pub struct Run {
     /// What single operations took, where each was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Latencies>,
+    /// What became of the operations that were due; absent where the next one follows the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paced: Option<Paced>,
     /// The slices in which the case and its hub took turns; absent where the case was measured alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Slices>,

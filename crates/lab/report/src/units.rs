@@ -201,7 +201,9 @@ impl Series {
             return Series { what: format!("{}: {what}", plain(of)), scale };
         }
         let unit = |(end, unit)| Some((name.strip_suffix(end)?, unit));
-        let unit = [("bytes_per_s", "bytes/s"), ("_per_s", "/s"), ("_ns", "ns")].into_iter().find_map(unit);
+        let unit = [("bytes_per_s", "bytes/s"), ("_per_s", "/s"), ("_ns", "ns"), ("_percent", "%")]
+            .into_iter()
+            .find_map(unit);
         let (what, scale) = match unit {
             Some((what, unit)) => (what, Scale::new(unit, values)),
             None => (name, Scale { divisor: 1.0, name: String::new() }),
@@ -336,6 +338,7 @@ mod tests {
             ("voluntary_switches_per_s", 20.0, "voluntary switches/s"),
             ("voluntary_switches_per_s", 2e4, "voluntary switches thousand/s"),
             ("sender_ns", 2e4, "sender µs"),
+            ("cpu_share_at_rate_percent", 12.5, "cpu share at rate %"),
             ("ops_per_s.role-1", 2e6, "role-1: ops million/s"),
         ] {
             assert_eq!(Series::new(name, [value].into_iter()).label(), label);

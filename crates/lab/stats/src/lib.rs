@@ -19,6 +19,7 @@
 //! | when did a level change | [`history`] |
 //! | where will a further session lie, do two agree | [`sessions`] |
 //! | how bad is the tail | [`tail`] |
+//! | was a rate held, what does it cost | [`load`] |
 //! | did all get their share | [`fairness`] |
 //! | at which size do two costs meet | [`curve`] |
 //! | what are the prices of which costs are made, none negative | [`nnls`] |
@@ -46,6 +47,7 @@ pub mod evidence;
 pub mod fairness;
 pub mod history;
 pub mod interval;
+pub mod load;
 pub mod nnls;
 pub mod order;
 pub mod random;

@@ -36,6 +36,12 @@ pub enum Counter {
     AckTarget,
     /// The message before which the sender waits for no acknowledgement any more.
     TimedOutBefore,
+    /// At a rate: when the role's operation with number 0 was due.
+    DueFromNs,
+    /// At a rate: how much later than due all operations of the role together have begun.
+    LateNs,
+    /// At a rate: how long after they were due all messages together have arrived.
+    LatencyNs,
 }
 
 /// Counters of the roles of a case in shared memory.
@@ -109,8 +115,7 @@ impl SharedCounters {
     }
 }
 
-const _: () =
-    assert!((Counter::TimedOutBefore as usize + 1) * 8 <= LINES, "counters of a role lie on its lines");
+const _: () = assert!((Counter::LatencyNs as usize + 1) * 8 <= LINES, "counters of a role lie on its lines");
 
 #[cfg(test)]
 mod tests {
@@ -122,7 +127,7 @@ mod tests {
         let (here, there) = (SharedCounters::open(&fd, 3).unwrap(), SharedCounters::open(&fd, 3).unwrap());
         use Counter::*;
         let all = [Messages, Bytes, Sum, Lost, Interrupted, VoluntarySwitches, InvoluntarySwitches];
-        let all = all.into_iter().chain([AckTarget, TimedOutBefore]);
+        let all = all.into_iter().chain([AckTarget, TimedOutBefore, DueFromNs, LateNs, LatencyNs]);
         let places: Vec<_> =
             (0..3).flat_map(|role| all.clone().map(move |counter| (role, counter))).collect();
         here.futex().store(u32::MAX, Relaxed);
@@ -133,6 +138,6 @@ mod tests {
             assert_eq!(there.get(role, counter), number as u64);
         }
         assert_eq!(there.futex().load(Relaxed), u32::MAX);
-        assert_eq!(there.total(0..3, Messages), 9 + 18);
+        assert_eq!(there.total(0..3, Messages), all.count() as u64 * 3);
     }
 }

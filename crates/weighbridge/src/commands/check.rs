@@ -37,7 +37,8 @@ pub fn check(args: &Check) -> Result<Exit, Failure> {
     let mut taking = Turns {
         host: &host,
         interrupt: &interrupt,
-        coordinator: Bench { host: &host, interrupt: &interrupt, seed: random_seed() }.coordinator(),
+        coordinator: Bench { host: &host, interrupt: &interrupt, seed: random_seed(), is_watched: false }
+            .coordinator(),
         turns,
         budget: args.budget,
         limit: args.timeout,

@@ -15,7 +15,7 @@ use weighbridge_report::{self as report, Report};
 use super::THIS_PROGRAM;
 use crate::args::{COMMIT, PROFILE, typed};
 use crate::destination::{Destination, write_new};
-use crate::progress::ProgressStyle;
+use crate::progress::{self, ProgressStyle};
 use crate::recorder::Recorder;
 use crate::values::Page;
 use crate::{Failure, output, values};
@@ -77,12 +77,15 @@ pub struct Bench<'a> {
     pub interrupt: &'a Interrupt,
     /// Of the order of runs.
     pub seed: u64,
+    /// Is each second of a run told?
+    pub is_watched: bool,
 }
 
 impl<'a> Bench<'a> {
     /// What runs cases there.
     pub fn coordinator(&self) -> Coordinator<'a> {
-        Coordinator::new(self.host, self.interrupt, THIS_PROGRAM.into(), self.seed)
+        let coordinator = Coordinator::new(self.host, self.interrupt, THIS_PROGRAM.into(), self.seed);
+        if self.is_watched { coordinator.watched(progress::tell) } else { coordinator }
     }
 }
 

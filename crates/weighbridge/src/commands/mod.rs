@@ -22,6 +22,8 @@ mod report;
 mod run;
 mod series;
 
+use weighbridge_targets::own;
+
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
 
 use crate::args::{Command, KERNEL_SLAB, Report};
@@ -31,6 +33,8 @@ use crate::{Exit, Failure, output, store};
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 pub fn execute(command: Command) -> Result<Exit, Failure> {
+    // Before anything looks a name up.
+    own::load(command.targets()).map_err(Failure::mistake)?;
     match command {
         Command::Run(args) if args.selection.suite.as_deref() == Some(KERNEL_SLAB) => kernel_slab::run(&args),
         Command::Run(args) => run::run(&args),

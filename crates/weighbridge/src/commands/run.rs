@@ -45,9 +45,11 @@ fn measure(
     interrupt: &Interrupt,
     destination: Destination,
 ) -> Result<Exit, Failure> {
-    let bench = Bench { host, interrupt, seed: args.seed.unwrap_or_else(random_seed) };
+    let bench =
+        Bench { host, interrupt, seed: args.seed.unwrap_or_else(random_seed), is_watched: args.progress };
     let mut asked = scope.settings(&args.selection);
     asked.extend(args.memory_bandwidth.map(|rate| ("memory-bandwidth".to_owned(), rate.to_string())));
+    asked.extend(args.progress.then(|| ("progress".to_owned(), "each second".to_owned())));
     let of_intervals = [("run-time", args.effort.run_time), ("interval", args.effort.interval)];
     let is_timed = of_intervals.iter().any(|(_, time)| time.is_some());
     asked.extend(
@@ -57,7 +59,8 @@ fn measure(
     );
     let header = header(asked, machine::describe(host), bench.seed);
     let earlier = store::earlier(&header);
-    let mut measuring = Measuring::begin(destination, args.output.of.quiet);
+    // Lines that are written below each other leave no room for one that is drawn anew.
+    let mut measuring = Measuring::begin(destination, args.output.of.quiet || args.progress);
     let opening = measuring.open(header, scope.skipped);
     let settings = Settings {
         precision: scope.precision,

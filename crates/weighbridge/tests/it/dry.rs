@@ -35,6 +35,10 @@ fn forms(program: &str, words: &[String]) -> Vec<Vec<String>> {
     // What comes before --help has been read when help is printed: a mistake ends the program with another code.
     let help = [&own[..], &["--help".to_owned()]].concat();
     let is_complete = !own.iter().any(|word| word.contains(OPTIONAL) || is_placeholder(word));
+    // The shared object that a document makes is not there.
+    if own.iter().any(|word| word == "--target") {
+        return vec![help];
+    }
     match own.first().map(String::as_str) {
         Some("plan") if is_complete => vec![own],
         Some("run") if is_complete => vec![[&own[..], &["--dry-run".to_owned()]].concat()],

@@ -26,6 +26,7 @@ mod layering;
 mod markdown;
 mod mistakes;
 mod observe;
+mod own;
 mod plan;
 mod real;
 mod report;

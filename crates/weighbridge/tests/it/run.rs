@@ -145,6 +145,32 @@ fn json_on_standard_output_is_one_document_and_progress_stays_out_of_it() {
     assert!(said.stderr.contains("round 1:") && said.stderr.contains("record: "), "{}", said.stderr);
 }
 
+/// Of a run that lasts some seconds, one line at least; and what wakes up for them is not said to have slept.
+#[test]
+fn each_second_of_a_run_is_told_to_who_asks_for_it() {
+    let folder = folder();
+    let case = "fan-in/pipe/1/free/streams=10";
+    let words = format!("run {case} --run-time 4s --interval 200ms --runs 1 --no-system-calls --html none");
+    for is_watched in [true, false] {
+        let record = folder.path().join(format!("{is_watched}.jsonl"));
+        let flag = if is_watched { " --progress" } else { "" };
+        let said = said(folder.path(), &format!("{words}{flag} --out {}", record.display())).with(0);
+        let lines: Vec<&str> = said.stderr.lines().filter(|line| line.starts_with(case)).collect();
+        let has_rate = lines.iter().any(|line| line.contains(" operations, ") && line.ends_with(" a second"));
+        assert_eq!((has_rate, !lines.is_empty()), (is_watched, is_watched), "{lines:?}");
+        let runs: Vec<_> = valid_record(&record)
+            .lines
+            .into_iter()
+            .filter_map(|line| if let Line::Run(run) = line { Some(run) } else { None })
+            .collect();
+        assert!(!runs.is_empty());
+        for run in &runs {
+            assert_eq!(run.noise.coordinator_switches.is_none(), is_watched, "{:?}", run.noise);
+            assert!(run.flags.iter().all(|flag| !flag.contains("coordinator")), "{:?}", run.flags);
+        }
+    }
+}
+
 #[test]
 fn quiet_leaves_only_warnings_on_standard_error() {
     let said = said(folder().path(), "run roundtrip/mock/1/free --quiet --html none --runs 2");

@@ -33,6 +33,10 @@ impl<K: Kind> Multicast for SignalsByLibrary<K> {
         Signals::<K>::fit(host, params)
     }
 
+    fn ahead_max(params: &CaseParams) -> Option<u64> {
+        Signals::<K>::ahead_max(params)
+    }
+
     /// All receivers tell the sender over one socket that they have subscribed.
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let running = Running::start(K::PROGRAM)?;

@@ -32,6 +32,7 @@ impl Brokered for FanIn {
         create: |_, params| create(params),
         drive: |_, resources, params, cx| drive(resources, params, cx),
         in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+        environment: &[],
         ..ThroughBroker::<CausewayBus>::TARGET
     };
 }

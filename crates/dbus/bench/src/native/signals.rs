@@ -7,7 +7,7 @@ use weighbridge_harness::contract::{Caps, EndResources, InSuites, Prepared, Targ
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_record::PerOp;
-use weighbridge_targets::fan_out::{self, Multicast, burst, receivers};
+use weighbridge_targets::fan_out::{self, Multicast, is_one_at_a_time, receivers};
 
 use super::{CausewayBus, WAITS};
 use crate::broker::{self, Brokered, Kind, Place};
@@ -22,6 +22,7 @@ impl Brokered for Signals {
     const TARGET: Target = Target {
         counter_check: check,
         in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+        environment: &[],
         ..fan_out::target::<Signals>()
     };
 }
@@ -38,6 +39,10 @@ impl Multicast for Signals {
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         broker::fit(CausewayBus::PROGRAM, host, params)?;
         client::fit(params)
+    }
+
+    fn ahead_max(_params: &CaseParams) -> Option<u64> {
+        None
     }
 
     fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
@@ -58,7 +63,7 @@ fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let params = &case.params;
     let switches = per_op.voluntary_switches + per_op.involuntary_switches;
     let least = receivers(params) as f64 + 1.0;
-    if !params.same_cpu() || burst(params) != 1 || (0.9 * least..=1.5 * least).contains(&switches) {
+    if !params.same_cpu() || !is_one_at_a_time(params) || (0.9 * least..=1.5 * least).contains(&switches) {
         return Vec::new();
     }
     vec![format!(

@@ -39,6 +39,7 @@ impl Brokered for Solo {
         create: |_, _| create_alone(CausewayBus::PROGRAM),
         drive: |_, resources, params, cx| drive(&resources, params, cx),
         in_suites: InSuites::Never("a bus is served for it; brokers have suites of their own"),
+        environment: &[],
         ..ThroughBroker::<CausewayBus>::TARGET
     };
 }

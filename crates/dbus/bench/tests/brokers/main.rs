@@ -44,6 +44,7 @@ use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::plan::Changes;
 use weighbridge_harness::planner::Timing;
 use weighbridge_harness::summary;
+use weighbridge_record::derive::{CPU_SHARE, HELD};
 use weighbridge_record::{CaseId, PerOp, Run};
 
 use broker_killed::{LONG, brokers};
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
 
 /// Beyond what all between two ends promise.
 const OF_PAIRS: Promises = &[
+    ("calls_come_when_they_are_due", calls_at_a_rate),
     ("runs_where_the_case_says_and_is_counted_beside_the_roles", placed_and_counted),
     ("takes_turns_with_a_hub", takes_turns),
     ("a_broker_that_is_killed_is_a_failure", |host, target| {
@@ -78,6 +80,7 @@ const TOO_SLOW_FOR_BUSD: &[&str] = &[
 
 /// Of two native members, beyond what all between two ends promise.
 const OF_MEMBERS: Promises = &[
+    ("calls_come_when_they_are_due", calls_at_a_rate),
     ("the_process_that_serves_the_bus_is_not_in_the_path", not_in_the_path),
     ("a_d_bus_client_at_one_end_is_served_by_the_process_that_serves_the_bus", served_client),
     ("a_d_bus_client_at_one_end_whose_bus_is_killed_is_a_failure", |host, target| {
@@ -117,6 +120,7 @@ const OF_CALLS: Promises = &[
 
 /// Of many writers of messages.
 const OF_WRITERS: Promises = &[
+    ("each_message_is_timed_from_when_it_was_due", written_at_a_rate),
     ("every_way_to_wait_reads_all_that_is_written", written_in_every_way),
     ("messages_of_every_size_arrive_whole", written_of_every_size),
     ("a_killed_role_is_a_failure_with_its_step", |host, target| {
@@ -190,6 +194,39 @@ fn with_broker(case: &Prepared, measured: Measured) -> Run {
     let names: Vec<&str> = run.roles.iter().map(|role| role.role.as_str()).collect();
     assert_eq!(names, ["client", "server", "broker"], "{}", case.params.id);
     run
+}
+
+/// Calls that come when they are due, by each broker: what it costs is that of its process too.
+fn calls_at_a_rate(host: &Host, target: &'static Target) {
+    for placement in runs::PLACEMENTS {
+        let id = CaseId::new("roundtrip", target.id, 100, placement).with("rate", "500");
+        let Some(case) = runs::prepare_or_skip(host, &id) else { continue };
+        let measured = runs::measured(host, &case, SHORT);
+        measured::at_a_rate(&id, &measured, 1, 500);
+        let run = with_broker(&case, measured);
+        let paced = run.paced.expect("it was at a rate");
+        let sampled = run.sampled_total.expect("it has samples");
+        let cpu_ns = run.roles.iter().map(|role| role.per_op.cpu_ns).sum::<f64>() * sampled.ops as f64;
+        let share = cpu_ns * 100.0 / paced.wall_ns as f64;
+        assert!((run.series[CPU_SHARE][0] / share - 1.0).abs() < 1e-6, "{id}: {share} and {:?}", run.series);
+        assert!(
+            (run.series[HELD][0] - paced.operations as f64 * 1e9 / paced.wall_ns as f64).abs() < 1e-3,
+            "{id}"
+        );
+    }
+}
+
+/// Messages of writers that send their share of 500 a second.
+fn written_at_a_rate(host: &Host, target: &'static Target) {
+    for placement in runs::PLACEMENTS {
+        let id = CaseId::new("fan-in", target.id, 64, placement).with("writers", "2").with("rate", "500");
+        let Some(measured) = measured::measure(host, &id) else { continue };
+        let counted = &measured.roles[0].counted;
+        let bytes: u64 = measured.samples.iter().map(|sample| sample.bytes).sum();
+        let timed: u64 =
+            counted.latencies.iter().flat_map(|latencies| &latencies.counts).map(|(_, count)| count).sum();
+        assert!(timed > 0 && timed * 64 == bytes, "{id}: {timed} messages timed, {bytes} bytes arrived");
+    }
 }
 
 fn switches_of(per_op: &PerOp) -> f64 {

@@ -33,6 +33,13 @@ pub trait Mechanism: 'static {
     /// One end of it.
     type End: Endpoint;
 
+    /// The capabilities in this case: [`CAPS`](Mechanism::CAPS), unless one type stands for mechanisms that are known only when the
+    /// program runs.
+    #[inline]
+    fn caps(_params: &CaseParams) -> Caps {
+        Self::CAPS
+    }
+
     /// Can this case run here? Otherwise one sentence with the limit's name and how to raise it; a case is never clamped and never silently
     /// dropped.
     fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {

@@ -58,6 +58,8 @@ pub struct Target {
     pub counter_check: CounterCheck,
     /// Its part in the suites that compare everything.
     pub in_suites: InSuites,
+    /// Variables that its peers find in their environment: what they must know to have a target that is not compiled in.
+    pub environment: &'static [(&'static str, &'static str)],
 }
 
 impl Target {

@@ -11,6 +11,7 @@ use causeway_os::process::{self, Child, Exit};
 use weighbridge_probe::counters::{Frequency, Meter, SystemNoise};
 use weighbridge_record::CpuFrequency;
 
+use super::live::Looks;
 use super::{Measured, SetOutcome};
 use crate::calls::{Calls, Watch};
 use crate::contract::Facts;
@@ -61,9 +62,14 @@ pub(super) struct Running {
 
 impl Running {
     /// Waits until all have reported, or one has failed, and says what came of it.
-    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant) -> SetOutcome {
+    pub(super) fn finish(
+        mut self,
+        interrupt: &Interrupt,
+        began: Instant,
+        mut looks: Option<Looks>,
+    ) -> SetOutcome {
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) {
-            match self.wait(interrupt, None) {
+            match self.wait(interrupt, looks.as_ref().map(Looks::next)) {
                 Err(error) => return self.failed(format!("the coordinator cannot wait: {error}")),
                 Ok(Waited::Interrupted) => return SetOutcome::Interrupted,
                 Ok(Waited::TimedOut) => {
@@ -75,6 +81,9 @@ impl Running {
             let is_failing = |peer: &Peer| matches!(peer.state, State::Failed { .. } | State::Gone(_));
             if self.peers.iter().any(is_failing) {
                 return self.explain(interrupt);
+            }
+            if let Some(looks) = &mut looks {
+                looks.look(&self.parties[0]);
             }
         }
         if let Err(error) = self.spinners.check() {

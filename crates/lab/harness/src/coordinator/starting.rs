@@ -142,7 +142,7 @@ impl Coordinator<'_> {
             case: of.case.params.id.clone(),
             cpus: of.case.params.cpus.clone(),
             allowed_cpus: self.host.measured_cpus.clone(),
-            coordinator: std::process::id(),
+            coordinator: self.watcher.is_none().then(std::process::id),
             role_count: party.role_names.len(),
             roles: roles.iter().map(sizes).collect(),
             timing: of.timing,
@@ -167,6 +167,9 @@ impl Coordinator<'_> {
             .arg(std::process::id().to_string())
             .env("WEIGHBRIDGE_PADDING", "x".repeat(self.paddings.usize(..MOST_PADDING)))
             .fd(control);
+        for (name, value) in of.case.target.environment {
+            spawn = spawn.env(name, value);
+        }
         for (name, value) in &of.start.environment {
             spawn = spawn.env(name, value);
         }

@@ -85,6 +85,7 @@ impl Ctx<'_> {
                 // Nothing goes before a batch that parks: the other roles sleep until it begins.
                 let gap_ns = if parks { 0 } else { start_ns - ended_ns + tail_ns };
                 self.count_sample(ops, spent.cpu_ns, gap_ns);
+                self.count_paced(ops, (start_ns, start_ns + elapsed_ns));
                 self.shared.push_sample(Sample {
                     start_ns,
                     elapsed_ns: self.without_loop(ops, counted_ns),
@@ -222,6 +223,7 @@ fn before(cx: &Ctx<'_>) -> Before {
 impl Plan {
     pub(super) fn new(cx: &Ctx<'_>, has_lead_out: bool) -> Plan {
         match &cx.turnstile {
+            None if cx.has_rate() => Plan::Alone(Planner::new(cx.timing_at_rate(), before(cx))),
             None => Plan::Alone(Planner::new(cx.timing, before(cx))),
             Some(turnstile) => Plan::InTurn(Slices::new(turnstile.party().slice_ns, has_lead_out)),
         }

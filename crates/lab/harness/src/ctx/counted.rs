@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use weighbridge_probe::counters::{
     EventCounts, ProcessCounters, TaskSwitches, ThreadCounters, ThreadIo, ThreadIoReader, ThreadMigrations,
 };
-use weighbridge_record::{CameOn, Latencies};
+use weighbridge_record::{CameOn, Latencies, Paced};
 
 use super::{Ctx, Discarded, Tally};
 use crate::shared::Step;
@@ -65,6 +65,9 @@ pub struct Counted {
     pub series: BTreeMap<String, Vec<f64>>,
     /// What single operations took, where each was timed.
     pub latencies: Option<Latencies>,
+    /// In the leading role, in an open loop: the operations of the samples, and the time from the first to the last.
+    #[serde(default)]
+    pub paced: Option<Paced>,
     /// Where the role ran when counting first began, and when it ended.
     pub whereabouts: Vec<Whereabouts>,
     /// In the leading role: what an auxiliary process did meanwhile, with its name.
@@ -193,6 +196,16 @@ impl Ctx<'_> {
         sampled.ops += ops * self.ops_each;
         sampled.cpu_ns += cpu_ns;
         sampled.gaps_ns += gap_ns;
+    }
+
+    /// In an open loop: operations of a sample, as many as were due for them, and when it began and ended. Samples follow each other.
+    pub(super) fn count_paced(&mut self, operations: u64, (start_ns, end_ns): (u64, u64)) {
+        if self.has_rate() {
+            let from_ns = *self.paced_from_ns.get_or_insert(start_ns);
+            let before = self.counted.paced.map_or(0, |paced| paced.operations);
+            let operations = before + operations;
+            self.counted.paced = Some(Paced { operations, wall_ns: end_ns - from_ns });
+        }
     }
 
     pub(super) fn count(&mut self, ops: u64, bytes: u64) {

@@ -1,7 +1,7 @@
 //! Samples of a fixed length of time, for work that has no operations which could be counted off beforehand.
 //!
 //! The leading role takes whatever comes. A sample ends at the first look at the clock behind its time, and the next one
-//! begins there, without a gap. The clock is looked at once in [`LOOK_CALLS`] system calls, so it costs less than one
+//! begins there, without a gap. The clock is looked at once in [`LOOK_CALLS`] system calls (at a rate after each wait), so it costs less than one
 //! part in a hundred of the cheapest of them.
 
 use std::collections::BTreeSet;
@@ -91,32 +91,37 @@ impl Ctx<'_> {
         let mut before = (leader.count(), ThreadCounters::read());
         let count = self.timing.samples.min(MAX_SAMPLES);
         let late_ns = began_ns + count as u64 * interval_ns + LATE_NS;
-        let mut taken = Vec::with_capacity(count);
-        while taken.len() < count && (began_ns < late_ns || taken.len() < self.timing.least_samples) {
+        let mut taken = 0;
+        while taken < count && (began_ns < late_ns || taken < self.timing.least_samples) {
             window_marks::window_begins();
             let now_ns = self.interval(leader, began_ns + interval_ns)?;
             window_marks::window_ends();
             leader.edge(now_ns);
             let now = (leader.count(), ThreadCounters::read());
-            taken.push(Sample {
+            let (ops, bytes) = (now.0.0 - before.0.0, now.0.1 - before.0.1);
+            // A read may have returned several messages.
+            let messages = bytes.checked_div(self.params.payload_bytes as u64).unwrap_or(ops);
+            self.count_paced(messages, (began_ns, now_ns));
+            // At once, for who looks at the run while it goes on.
+            self.shared.push_sample(Sample {
                 start_ns: began_ns,
                 elapsed_ns: now_ns - began_ns,
-                ops: now.0.0 - before.0.0,
-                bytes: now.0.1 - before.0.1,
+                ops,
+                bytes,
                 preemptions: now.1.since(&before.1).involuntary_switches,
                 extra: 0,
             });
+            taken += 1;
             (began_ns, before) = (now_ns, now);
         }
         self.shared.set_phase(Phase::Over);
         self.count(before.0.0 - counted_from.0, before.0.1 - counted_from.1);
         self.end_counting()?;
-        self.end_intervals(taken, leader)
+        self.end_intervals(leader)
     }
 
-    /// Keeps the samples, lets the others know what was counted, and ends with them.
-    pub(super) fn end_intervals(&mut self, taken: Vec<Sample>, leader: &mut impl Leader) -> io::Result<()> {
-        taken.into_iter().for_each(|sample| self.shared.push_sample(sample));
+    /// Lets the others know what was counted, and ends with them.
+    pub(super) fn end_intervals(&mut self, leader: &mut impl Leader) -> io::Result<()> {
         self.shared.set_counted_ops(self.counted.ops);
         self.drain_until_balanced(leader)?;
         self.shared.finish()
@@ -147,9 +152,11 @@ impl Ctx<'_> {
 
     /// Steps until `end_ns` has passed; returns when that was seen.
     pub(super) fn interval(&self, leader: &mut impl Leader, end_ns: u64) -> io::Result<u64> {
+        // A call that waits for a message which is not yet due is as long as it takes.
+        let look_calls = if self.has_rate() { 1 } else { LOOK_CALLS };
         loop {
             let mut calls = 0;
-            while calls < LOOK_CALLS {
+            while calls < look_calls {
                 calls += leader.step()?;
             }
             let now_ns = self.now_ns();

@@ -53,7 +53,8 @@ impl Ctx<'_> {
         self.shared.set_phase(Phase::Over);
         self.shared.begin_slice(1 + slice)?;
         self.end_counting()?;
-        self.end_intervals(taken, leader)
+        taken.into_iter().for_each(|sample| self.shared.push_sample(sample));
+        self.end_intervals(leader)
     }
 
     /// One interval, after which the others park; a sample if it counts.

@@ -45,7 +45,7 @@ impl Ctx<'_> {
         let mut windows = Vec::with_capacity(timing.samples + 1);
         self.shared.set_phase(Phase::Timed);
         self.begin_counting()?;
-        windows.push((receive(window_chunks)?, 0, ThreadCounters::default()));
+        windows.push((receive(window_chunks)?, ThreadCounters::default()));
         let mut began_ns = self.now_ns();
         let end_ns = began_ns + timing.run_ns;
         let mut counters = ThreadCounters::read();
@@ -54,7 +54,12 @@ impl Ctx<'_> {
             let now_ns = self.now_ns();
             // One reading a window: windows follow each other without a gap, so it cannot stand outside of them.
             let now_counters = ThreadCounters::read();
-            windows.push((received, now_ns - began_ns, now_counters.since(&counters)));
+            let (elapsed_ns, spent) = (now_ns - began_ns, now_counters.since(&counters));
+            let (ops, bytes, preemptions) = (received.0.ops, received.1.bytes, spent.involuntary_switches);
+            // At once, for who looks at the run while it goes on; what is damaged ends it without a figure.
+            let sample = Sample { start_ns: 0, elapsed_ns, ops, bytes, preemptions, extra: 0 };
+            self.shared.push_sample(sample);
+            windows.push((received, spent));
             counters = now_counters;
             if now_ns > end_ns && windows.len() > timing.least_samples {
                 break;
@@ -62,14 +67,11 @@ impl Ctx<'_> {
             began_ns = now_ns;
         }
         self.shared.set_phase(Phase::Over);
-        for (index, ((batch, tally), elapsed_ns, spent)) in windows.into_iter().enumerate() {
+        for (index, ((batch, tally), spent)) in windows.into_iter().enumerate() {
             check(batch, tally, expect(batch))?;
             self.count_batch(batch.ops, tally);
             if index > 0 {
-                let (ops, bytes, preemptions) = (batch.ops, tally.bytes, spent.involuntary_switches);
-                self.count_sample(ops, spent.cpu_ns, 0);
-                let sample = Sample { start_ns: 0, elapsed_ns, ops, bytes, preemptions, extra: 0 };
-                self.shared.push_sample(sample);
+                self.count_sample(batch.ops, spent.cpu_ns, 0);
             }
         }
         self.end_counting()?;

@@ -79,7 +79,7 @@ pub const fn target<M: Mechanism>() -> Target {
         patterns: ALL,
         fit: |host, params| {
             to_itself::fit::<M>(params)?;
-            transfer::fit(M::CAPS, params)?;
+            transfer::fit(M::caps(params), params)?;
             M::fit(host, params)
         },
         create: |host, params| {
@@ -92,6 +92,7 @@ pub const fn target<M: Mechanism>() -> Target {
             None => counter_check::of_messages,
         },
         in_suites: M::IN_SUITES,
+        environment: &[],
     }
 }
 
@@ -106,17 +107,18 @@ fn drive_pattern<M: Mechanism, P: Pattern>(
     cx.set_step(Step::Prefault);
     end.prefault()?;
     let facts = end.facts().map_err(|error| {
-        io::Error::new(error.kind(), format!("reading back the settings of {}: {error}", M::ID))
+        io::Error::new(error.kind(), format!("reading back the settings of {}: {error}", params.id.mechanism))
     })?;
     cx.set_step(Step::Verify);
-    match cx.marks(M::CAPS.has(Caps::LOSSY)) {
-        None => P::drive(&mut end, M::CAPS, cx)?,
-        Some(marks) => P::drive(&mut marked::Marked::new(&mut end, marks), M::CAPS, cx)?,
+    let caps = M::caps(params);
+    match cx.marks(caps.has(Caps::LOSSY)) {
+        None => P::drive(&mut end, caps, cx)?,
+        Some(marks) => P::drive(&mut marked::Marked::new(&mut end, marks), caps, cx)?,
     }
     end.settle()?;
     if side == Side::Near {
         let figures = end.figures().map_err(|error| {
-            io::Error::new(error.kind(), format!("reading what {} has counted: {error}", M::ID))
+            io::Error::new(error.kind(), format!("reading what {} has counted: {error}", params.id.mechanism))
         })?;
         figures.into_iter().for_each(|(name, value)| cx.note_series(name, vec![value]));
     }

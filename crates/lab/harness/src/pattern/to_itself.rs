@@ -33,7 +33,7 @@ pub(super) fn fit<M: Mechanism>(params: &CaseParams) -> Result<(), Unsupported> 
         let why = format!("one role alone has no {placement}; use same-cpu, which pins it, or free");
         return Err(Unsupported(why));
     }
-    let (bytes, mechanism) = (params.payload_bytes, M::ID);
+    let (bytes, mechanism) = (params.payload_bytes, &params.id.mechanism);
     match M::TO_ITSELF {
         Err(why) => Err(Unsupported(format!("{mechanism} has no `self`: {why}"))),
         Ok(most) if bytes > most => Err(Unsupported(format!(
@@ -56,8 +56,9 @@ pub(super) fn drive<M: Mechanism>(
     far.prefault()?;
     let facts = near.facts()?;
     cx.set_step(Step::Verify);
-    let trip = Trip::new(params, M::CAPS);
-    if M::CAPS.has(Caps::HARNESS) {
+    let caps = M::caps(params);
+    let trip = Trip::new(params, caps);
+    if caps.has(Caps::HARNESS) {
         cx.lead(
             |batch| there_and_back(batch, |sequence, tally| trip.request(&mut near, sequence, tally)),
             |_| None,

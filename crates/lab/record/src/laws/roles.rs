@@ -10,8 +10,10 @@
 
 use std::collections::BTreeSet;
 
+use weighbridge_stats::load;
+
 use super::found::{CONDITIONS, DEFECT, Found, MECHANISM};
-use crate::{Case, Machine, RoleCounters, Run};
+use crate::{Case, Machine, Paced, RoleCounters, Run};
 
 pub(super) fn check(case: &Case, run: &Run, machine: Option<&Machine>, found: &mut Found) {
     placement(case, run, machine, found);
@@ -20,6 +22,7 @@ pub(super) fn check(case: &Case, run: &Run, machine: Option<&Machine>, found: &m
     processes(case, run, found);
     if case.has("virtual-time") != Some(true) {
         counted(case, run, found);
+        due(case, run, found);
         cpu(case, run, found);
         awake(case, run, found);
     }
@@ -222,6 +225,28 @@ fn counted(case: &Case, run: &Run, found: &mut Found) {
     }
 }
 
+/// Operations a second that the case asks for, where it has a rate.
+pub(super) fn asked_per_s(case: &Case) -> Option<f64> {
+    case.axes.get("rate")?.parse().ok()
+}
+
+/// More operations in the time of the samples than can have been due in it. Where roles do not count them one by one, in the intervals
+/// of a reader, what was due before may arrive late in them.
+fn due(case: &Case, run: &Run, found: &mut Found) {
+    const LAW: &str = "due";
+    let Some(asked) = asked_per_s(case) else { return };
+    let Some(Paced { operations, wall_ns }) = run.paced else {
+        return found.not_run(LAW, "how many operations were due in which time");
+    };
+    let counts_each = own(case, run).iter().any(|role| role.sampled.is_some());
+    if counts_each && load::is_more_than_due(asked, operations, wall_ns) {
+        let held = load::per_second(operations, wall_ns);
+        let said =
+            format!("{operations} operations were done in the time of its samples, {held:.0} a second");
+        found.broken(LAW, &run.case, said, format!("no more than were due, {asked} a second"), DEFECT);
+    }
+}
+
 /// What the clocks of CPU time and of elapsed time may differ by.
 const CLOCKS_DIFFER_BY: f64 = 0.03;
 /// What reading the counters costs beside each sample: some system calls.
@@ -237,15 +262,18 @@ struct Spent {
 
 impl Spent {
     fn of(case: &Case, run: &Run) -> Option<Spent> {
-        // In an open loop a sample is the sum of what requests took, which overlap.
-        let is_open_loop = case.axes.get("rate").is_some_and(|rate| rate != "default");
-        let total = run.sampled_total.filter(|total| total.ops > 0 && !is_open_loop)?;
+        let total = run.sampled_total.filter(|total| total.ops > 0)?;
+        // In an open loop a sample is the sum of what operations took, which overlap; there the time that passed is told apart.
+        let elapsed_ns = match asked_per_s(case) {
+            None => total.elapsed_ns,
+            Some(_) => run.paced?.wall_ns,
+        };
         let by_roles = || own(case, run).iter().filter_map(|role| role.sampled);
         by_roles().next()?;
         let gaps_ns = by_roles().fold(0u64, |sum, sampled| sum.saturating_add(sampled.gaps_ns));
         Some(Spent {
             ops: total.ops as f64,
-            elapsed_ns: total.elapsed_ns as f64,
+            elapsed_ns: elapsed_ns as f64,
             beside_ns: gaps_ns as f64 + total.samples as f64 * READINGS_NS as f64,
         })
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use weighbridge_stats::{Evidence, median};
 
 use super::found::{DEFECT, Found, MECHANISM, is_same};
+use super::roles;
 use super::slices::{CLEAR, are_opposite, costs_ns};
 use super::{bytes, counts};
 use crate::derive::log_ratio_to_hub;
@@ -312,7 +313,9 @@ fn harness_calls(case: &Case, summary: &Summary, found: &mut Found) {
     // Of other patterns the roles tell each other, or make way.
     let is_bare = is_harness && BARE_LOOPS.contains(&case.pattern.as_str());
     let names = |role: &RoleCalls| -> Vec<(String, f64)> {
-        let counted = |name: &str| is_bare || OF_THE_HARNESS.contains(&name);
+        // Who leads at a rate sleeps until an operation is due.
+        let is_pause = |name: &str| name == "clock_nanosleep" && roles::asked_per_s(case).is_some();
+        let counted = |name: &str| (is_bare && !is_pause(name)) || OF_THE_HARNESS.contains(&name);
         let of = role.calls.iter().filter(|(name, _)| counted(name));
         of.filter(|(_, times)| **times * role.ops as f64 >= 1.0)
             .map(|(name, times)| (name.clone(), *times))

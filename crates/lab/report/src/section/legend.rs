@@ -1,5 +1,7 @@
 //! What marks and words mean.
 
+use weighbridge_record::derive::CPU_SHARE;
+
 use super::Context;
 use crate::document::{Block, Section};
 
@@ -31,7 +33,7 @@ const MARKS: [(&str, &str); 10] = [
     ("–:", "skipped; the reason is in the section Skipped"),
 ];
 
-const WORDS: [(&str, &str); 12] = [
+const WORDS: [(&str, &str); 14] = [
     ("mechanism", "a way to move bytes between processes: a pipe, a socket, a ring in shared memory"),
     ("case", "a pattern, a mechanism, a payload size, a placement, and the other settings"),
     ("hop", "one message one way"),
@@ -44,6 +46,11 @@ const WORDS: [(&str, &str); 12] = [
         "user CPU, kernel CPU",
         "CPU time in user mode and in the kernel; a kernel that counts ticks scales both to the time used",
     ),
+    (
+        "cpu share at rate",
+        "CPU time of all roles and of auxiliary processes, a broker included, per second of time that passed, as per cent of one CPU",
+    ),
+    ("late", "how much later than it was due an operation at a rate began, on average"),
     ("placement", "on which CPUs the processes run: on one, on two that share a cache, and so on"),
     ("run", "one measurement of a case by freshly started processes; its value is the median of its samples"),
     ("sample", "one timed batch of operations inside a run, long enough that the clock does not matter"),
@@ -58,10 +65,16 @@ const WORDS: [(&str, &str); 12] = [
 /// What has no place beside counted instructions, which have neither sessions nor a hub.
 const OF_TIME: [&str; 6] = ["±:", "−3+8%:", "× hub:", "hub", "user CPU, kernel CPU", "interval"];
 
+/// What only cases have whose operations are due at a rate.
+const AT_RATE: [&str; 2] = ["cpu share at rate", "late"];
+
 /// None where there is no table of figures.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let is_counted = cx.report.counts_instructions();
-    let is_shown = |name: &str| !(is_counted && OF_TIME.contains(&name));
+    let summaries = cx.report.cases.iter().filter_map(|case| case.summary.as_ref());
+    let has_rate = summaries.into_iter().any(|summary| summary.series.contains_key(CPU_SHARE));
+    let is_shown =
+        |name: &str| !(is_counted && OF_TIME.contains(&name)) && (has_rate || !AT_RATE.contains(&name));
     let marks = MARKS.iter().filter(|(mark, _)| is_shown(mark));
     let marks = Block::sentences(marks.map(|(mark, what)| format!("{mark} {what}")));
     let words = Block::sentences(

@@ -8,6 +8,7 @@ use weighbridge_probe::counters::ThreadCounters;
 use super::writers;
 use crate::prelude::*;
 use crate::shared_counters::{Counter, SharedCounters};
+use weighbridge_harness::ctx::LATE_NS;
 
 /// What the reader has counted so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +28,7 @@ struct Edge {
     now_ns: u64,
     reads: Reads,
     writes: u64,
+    late_ns: u64,
     voluntary: u64,
     involuntary: u64,
     /// Context switches of the whole machine, where they are looked at.
@@ -58,6 +60,11 @@ impl<'a> Edges<'a> {
         Edges { machine, ..self }
     }
 
+    /// Has no sample begun?
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
     /// A counter of all writers together.
     pub fn of_writers(&self, counter: Counter) -> u64 {
         self.counters.total(1..=self.writers, counter)
@@ -70,6 +77,7 @@ impl<'a> Edges<'a> {
             now_ns,
             reads,
             writes: self.of_writers(Counter::Messages),
+            late_ns: self.of_writers(Counter::LateNs),
             voluntary: own.voluntary_switches + self.of_writers(Counter::VoluntarySwitches),
             involuntary: own.involuntary_switches + self.of_writers(Counter::InvoluntarySwitches),
             of_machine: self.machine.as_ref().and_then(switches_of_machine),
@@ -92,6 +100,11 @@ impl<'a> Edges<'a> {
             (b.reads.events - a.reads.events) as f64 / (b.reads.calls - a.reads.calls).max(1) as f64
         };
         cx.note_series("events_per_call", series(&per_call));
+        if cx.has_rate() {
+            let late_ns =
+                |a: &Edge, b: &Edge| (b.late_ns - a.late_ns) as f64 / (b.writes - a.writes).max(1) as f64;
+            cx.note_series(LATE_NS, series(&late_ns));
+        }
         type Of = fn(&Edge) -> u64;
         let per_second: [(&str, Of); 5] = [
             ("bytes_per_s", |edge| edge.reads.bytes),

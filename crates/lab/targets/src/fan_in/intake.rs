@@ -7,11 +7,12 @@
 //! written it. What a read brings beyond the message counts for the rounds to come, in which the stream is passed over.
 
 use super::READ_BYTES;
+use super::arrivals::Arrivals;
 use crate::many::mark;
 use crate::prelude::*;
 use crate::sys;
 
-pub(super) struct Intake {
+pub(super) struct Intake<'a> {
     fds: Vec<RawFd>,
     buffer: Buffer,
     read_bytes: usize,
@@ -21,6 +22,8 @@ pub(super) struct Intake {
     /// Bytes read of each stream beyond the messages that were due, where reads block.
     ahead_bytes: Vec<usize>,
     is_touched: bool,
+    /// At a rate.
+    pub(super) arrivals: Option<Arrivals<'a>>,
     pub(super) events: u64,
     pub(super) bytes: u64,
     pub(super) sum: u64,
@@ -28,13 +31,13 @@ pub(super) struct Intake {
     pub(super) interrupted: u64,
 }
 
-impl Intake {
+impl Intake<'_> {
     pub(super) fn new(
         ends: &[OwnedFd],
         payload_bytes: usize,
         touch: Touch,
         until_empty: bool,
-    ) -> io::Result<Intake> {
+    ) -> io::Result<Self> {
         let read_bytes = READ_BYTES.max(payload_bytes);
         Ok(Intake {
             fds: ends.iter().map(AsRawFd::as_raw_fd).collect(),
@@ -44,6 +47,7 @@ impl Intake {
             until_empty,
             ahead_bytes: vec![0; ends.len()],
             is_touched: touch == Touch::All,
+            arrivals: None,
             events: 0,
             bytes: 0,
             sum: 0,
@@ -110,6 +114,9 @@ impl Intake {
                 Ok(count) => {
                     self.events += 1;
                     self.bytes += count as u64;
+                    if let Some(arrivals) = &mut self.arrivals {
+                        arrivals.came(index, count);
+                    }
                     if self.is_touched {
                         self.sum = self.sum.wrapping_add(touch::byte_sum(&buffer[..count]));
                     }

@@ -5,6 +5,7 @@ use crate::descriptors::{self, OTHERS};
 use crate::prelude::*;
 use causeway_os::limits;
 use weighbridge_harness::axis::Peers;
+use weighbridge_harness::ctx;
 
 /// FD_SETSIZE of `select(2)`.
 pub(super) const SELECT_FDS: usize = 1024;
@@ -19,6 +20,11 @@ pub(super) fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         StreamWait::None if params.choice::<Order>() == Order::Random => Some(
             "a reader that waits for one stream after the other blocks for ever while its writer waits for room in \
              another; wait=none needs order=cyclic"
+                .into(),
+        ),
+        _ if ctx::rate(params).is_some() && params.choice::<Order>() == Order::Random => Some(
+            "the bytes of a stream tell which messages they are only where writers go round their streams; rate needs \
+             order=cyclic"
                 .into(),
         ),
         StreamWait::Select if streams + OTHERS > SELECT_FDS => Some(format!(

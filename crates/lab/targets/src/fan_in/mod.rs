@@ -2,13 +2,15 @@
 //!
 //! Measures how many streams a process can serve, and what its way to wait has to do with it. The reader's clock counts,
 //! in intervals of a fixed length. An event is one read that returned data: it may hold several messages, so bytes and
-//! the writers' own writes are counted beside it. It cannot show the latency of a message.
+//! the writers' own writes are counted beside it. With `rate` each writer sends its share of the messages when they are due, and
+//! the time from then until the reader has read a message is kept; without it the pattern cannot show the latency of a message.
 //!
 //! `fan-in/pipe/1/free/nice=0:10/peers=thread` is what epoll_bench measures with 2,000 streams
 //! (`fan-in/unix-stream/…` with its `-u`, `fan-in/tcp/…/nodelay=no` with its `-i`, `…/wait=none` with its `-f`).
 //!
 //! Causeway has logs in place of streams, and messages in place of bytes; see `causeway`.
 
+mod arrivals;
 mod causeway;
 mod edges;
 mod intake;
@@ -24,8 +26,10 @@ use crate::many::{Nothing, no_faults, number_axis, with_counters};
 use crate::mechanism::tcp::Nodelay;
 use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
+pub use arrivals::{Arrivals, Share};
 pub use edges::{Edges, Reads};
 use weighbridge_harness::axis::TOUCH_BYTES;
+use weighbridge_harness::ctx::{self, RATE};
 
 /// Everything that can be read from by the thousand.
 pub const ALL: &[Target] = &[
@@ -55,6 +59,7 @@ const fn target(id: &'static str, about: &'static str, axes: &'static [Axis]) ->
         drive: |_, resources, _, cx| drive(resources, cx),
         counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
+        environment: &[],
     }
 }
 
@@ -64,13 +69,13 @@ const FAN_IN: PatternInfo = PatternInfo {
             returned data, or a message",
     needs: Caps::NONE,
     roles: |params| std::iter::once("reader").chain(std::iter::repeat_n("writer", writers(params))).collect(),
-    axes: &[STREAMS, WRITERS, StreamWait::AXIS, Order::AXIS, MAX_EVENTS, YIELD_LIMIT, TOUCH_BYTES],
+    axes: &[STREAMS, WRITERS, StreamWait::AXIS, Order::AXIS, MAX_EVENTS, YIELD_LIMIT, TOUCH_BYTES, RATE],
     unit: Unit::PerSecond("events"),
     is_symmetric: false,
 };
 
 /// The pattern for writers whose messages come over one way, without the axes of streams.
-pub const OF_MESSAGES: PatternInfo = PatternInfo { axes: &[], ..FAN_IN };
+pub const OF_MESSAGES: PatternInfo = PatternInfo { axes: &[RATE], ..FAN_IN };
 
 const STREAMS: Axis = Axis {
     name: "streams",
@@ -93,7 +98,8 @@ choice! {
 }
 choice! {
     enum Order { Default = "default", Random = "random", Cyclic = "cyclic" }
-    axis "order", default Default: "which stream a writer takes next; default is random, but cyclic with wait=none"
+    axis "order", default Default: "which stream a writer takes next; default is random, but cyclic with wait=none \
+    and with a rate"
 }
 const MAX_EVENTS: Axis =
     number_axis("max-events", "1024", "most events that one wait returns (epoll and uring)");
@@ -114,7 +120,7 @@ pub fn writers(params: &CaseParams) -> usize {
 
 fn is_cyclic(params: &CaseParams) -> bool {
     match params.choice() {
-        Order::Default => params.choice::<StreamWait>() == StreamWait::None,
+        Order::Default => params.choice::<StreamWait>() == StreamWait::None || ctx::rate(params).is_some(),
         Order::Random => false,
         Order::Cyclic => true,
     }

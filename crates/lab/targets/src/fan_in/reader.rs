@@ -3,6 +3,7 @@
 use rustix::net::sockopt;
 use rustix::pipe::fcntl_getpipe_size;
 
+use super::arrivals::Arrivals;
 use super::edges::{Edges, Reads};
 use super::intake::Intake;
 use super::wait::{self, Waiter};
@@ -50,6 +51,7 @@ impl Role<'_, '_> {
             edges: Edges::new(counters, params).with_machine(cx.interval_ns()),
             notes,
         };
+        reader.intake.arrivals = Arrivals::new(cx, counters, ends.len())?;
         cx.set_step(Step::Prefault);
         reader.intake.prefault()?;
         cx.set_step(Step::Verify);
@@ -59,6 +61,9 @@ impl Role<'_, '_> {
         }
         cx.lead_intervals(&mut reader)?;
         reader.edges.tell(cx);
+        if let Some(arrivals) = &reader.intake.arrivals {
+            arrivals.tell(cx);
+        }
         let Intake { events, bytes, empty, interrupted, .. } = reader.intake;
         let interrupted = interrupted + reader.edges.of_writers(Counter::Interrupted);
         let mut facts = settings(ends, params)?;
@@ -70,7 +75,7 @@ impl Role<'_, '_> {
 
 struct Reader<'a, W, N> {
     waiter: W,
-    intake: Intake,
+    intake: Intake<'a>,
     calls: u64,
     yield_limit: usize,
     is_draining: bool,
@@ -107,6 +112,9 @@ impl<W: Waiter, N: Notes> Leader for Reader<'_, W, N> {
     }
 
     fn edge(&mut self, now_ns: u64) {
+        if let Some(arrivals) = self.intake.arrivals.as_mut().filter(|_| self.edges.is_empty()) {
+            arrivals.begin();
+        }
         let Intake { events, bytes, empty, .. } = self.intake;
         self.edges.push(now_ns, Reads { events, bytes, calls: self.calls, empty });
     }
@@ -114,6 +122,7 @@ impl<W: Waiter, N: Notes> Leader for Reader<'_, W, N> {
     fn balance(&mut self) -> io::Result<Balance> {
         if !self.is_draining {
             self.intake.stop_blocking()?;
+            self.intake.arrivals.iter_mut().for_each(Arrivals::end);
             self.is_draining = true;
         }
         self.catch_up()

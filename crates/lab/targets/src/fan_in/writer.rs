@@ -1,7 +1,8 @@
-//! A writer: small messages to its streams, one after the other, as fast as they are taken.
+//! A writer: small messages to its streams, one after the other, as fast as they are taken, or when they are due.
 
 use rustix::net::sockopt;
 
+use super::arrivals::Share;
 use super::edges::Sent;
 use super::{is_cyclic, limits, part, writers};
 use crate::many::mark;
@@ -38,6 +39,7 @@ fn drive_noting<N: Notes>(
         random: Random(0x9e37_79b9_7f4a_7c15 ^ cx.role as u64),
         until_yield: ends.len(),
         interrupted: 0,
+        share: Share::new(cx, counters),
         notes,
     };
     cx.set_step(Step::Prefault);
@@ -63,6 +65,8 @@ struct Writer<'a, N> {
     random: Random,
     until_yield: usize,
     interrupted: u64,
+    /// At a rate.
+    share: Option<Share<'a>>,
     notes: N,
 }
 
@@ -80,7 +84,12 @@ impl<N: Notes> Writer<'_, N> {
 
     #[inline]
     fn chunk(&mut self) -> io::Result<()> {
-        for _ in 0..CHUNK {
+        // Who sleeps between two messages looks after each.
+        let chunk = if self.share.is_some() { 1 } else { CHUNK };
+        for _ in 0..chunk {
+            if let Some(share) = &mut self.share {
+                share.await_due(self.sent.messages);
+            }
             let index = self.choose();
             let fd = self.fds[index];
             let message = &mut self.message.bytes_mut()[..self.payload_bytes];

@@ -40,6 +40,13 @@ impl<'a> Acks<'a> {
         self.counters.counter(SENDER, Counter::AckTarget).store(u64::from(self.target), Release); // PAIR target
     }
 
+    /// How many messages before `end` are under way, those to each receiver counted: none of them lacks more.
+    #[inline]
+    pub(super) fn under_way(&self, end: u64) -> u64 {
+        let all = end.wrapping_mul(self.receivers) as u32;
+        u64::from(all.wrapping_sub(self.counters.futex().load(Acquire))) // PAIR acked
+    }
+
     /// Sleeps until all receivers have the messages before `end`. `false` after the stall timeout.
     #[inline]
     pub(super) fn wait(&self, end: u64) -> io::Result<bool> {
@@ -113,6 +120,15 @@ mod tests {
         acknowledge(&counters, 1).unwrap();
         acknowledge(&counters, 2).unwrap();
         assert!(acks.wait(6).unwrap());
+    }
+
+    #[test]
+    fn what_is_under_way_is_counted_to_each_receiver() {
+        let counters = counters(3);
+        let mut acks = Acks::new(&counters, 3, None);
+        acks.expect(10);
+        (0..4).for_each(|_| acknowledge(&counters, 1).unwrap());
+        assert_eq!([2, 3, 10].map(|end| acks.under_way(end)), [2, 5, 26]);
     }
 
     #[test]

@@ -55,6 +55,12 @@ impl<K: Kind> Multicast for Causeway<K> {
         Ok(())
     }
 
+    /// A publisher waits for reliable subscribers.
+    fn ahead_max(params: &CaseParams) -> Option<u64> {
+        let quarter = capacity_bytes(params) / 4 / (params.payload_bytes + FRAME_BYTES);
+        (policy(params) != Policy::Reliable).then_some(quarter as u64)
+    }
+
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::seqpacket_pair)
     }

@@ -4,7 +4,8 @@
 //! every receiver has acknowledged it. The acknowledgement is one atomic addition for each receiver and one wake-up of the
 //! sender for each burst; it is part of the time, and `noop` shows what of it is not the wake-up. Two looks at the clock a
 //! burst tell the sender's share. It cannot show the throughput of senders that do not wait. With `rate` bursts are due at
-//! fixed moments, as those of a source that does not wait for its receivers, and are timed from then on.
+//! fixed moments, as those of a source that does not wait for its receivers, and the way of each message to each receiver is
+//! timed from then on.
 //!
 //! With `burst=10` and the sender's nice value (`nice=-15:0`) these are the experiments of a D-Bus daemon that sends one
 //! signal to ten recipients: 12 context switches a signal with its client, 22 where the daemon is preempted after each.
@@ -16,6 +17,7 @@ mod marked;
 mod message;
 mod multicast;
 mod netlink;
+mod paced;
 mod receiver;
 mod ring;
 mod sender;
@@ -25,7 +27,7 @@ mod unicast;
 mod uninterested;
 
 use rustix::event::{EventfdFlags, eventfd};
-use weighbridge_harness::ctx::RATE;
+use weighbridge_harness::ctx::{self, RATE};
 use weighbridge_record::PerOp;
 
 use crate::descriptors;
@@ -66,6 +68,7 @@ pub const fn target<C: Multicast>() -> Target {
         drive: |_, resources, _, cx| drive::<C>(resources, cx),
         counter_check,
         in_suites: InSuites::AtEverySize,
+        environment: &[],
     }
 }
 
@@ -103,6 +106,12 @@ pub fn members(params: &CaseParams) -> usize {
 /// How many messages are sent before the sender waits.
 pub fn burst(params: &CaseParams) -> u64 {
     params.count(BURST) as u64
+}
+
+/// Do all receivers have a message before the next is sent? At a rate several may wait for a receiver, and the sender sleeps until one is
+/// due.
+pub fn is_one_at_a_time(params: &CaseParams) -> bool {
+    burst(params) == 1 && ctx::rate(params).is_none()
 }
 
 fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
@@ -158,12 +167,12 @@ fn drive_interested<C: Multicast>(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let params = cx.params;
-    let is_lossy = C::CAPS.has(Caps::LOSSY);
+    let (is_lossy, ahead_max) = (C::CAPS.has(Caps::LOSSY), C::ahead_max(params));
     match (cx.role, cx.marks(false)) {
-        (0, None) => sender::drive(C::sender(resources, params)?, C::CAPS, counters, cx),
+        (0, None) => sender::drive(C::sender(resources, params)?, (C::CAPS, ahead_max), counters, cx),
         (0, Some(marks)) => {
             let end = marked::Sender { end: C::sender(resources, params)?, marks };
-            sender::drive(end, C::CAPS, counters, cx)
+            sender::drive(end, (C::CAPS, ahead_max), counters, cx)
         }
         (_, None) => receiver::drive(C::receiver(resources, params)?, C::CAPS, counters, cx),
         (_, Some(marks)) => {
@@ -179,7 +188,7 @@ fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let (switches, receivers) =
         (per_op.voluntary_switches + per_op.involuntary_switches, receivers(&case.params) as f64);
     let sleeps = !matches!(case.params.wait, Wait::Spin | Wait::Yield);
-    if sleeps && case.params.same_cpu() && burst(&case.params) == 1 {
+    if sleeps && case.params.same_cpu() && is_one_at_a_time(&case.params) {
         let least = receivers + 1.0;
         if switches < 0.9 * least {
             anomalies.push(format!(

@@ -1,5 +1,6 @@
 //! What reaches many: the contract between the pattern and its mechanisms.
 
+use super::burst;
 use super::uninterested::Uninterested;
 use crate::prelude::*;
 
@@ -23,6 +24,12 @@ pub trait Multicast: 'static {
     /// Can this case run here? If not: one sentence with the limit's name and how to raise it.
     fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
         Ok(())
+    }
+
+    /// At a rate, the most messages that the sender may be ahead of any receiver; none where what lies between them bounds that by itself,
+    /// because the sender waits for room or messages are lost.
+    fn ahead_max(params: &CaseParams) -> Option<u64> {
+        Some(burst(params))
     }
 
     /// In the coordinator: one resources for the sender, then one for each member of the group: the receivers, and after them those that

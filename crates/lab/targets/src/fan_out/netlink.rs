@@ -34,6 +34,10 @@ impl Multicast for NetlinkMulticast {
         }
     }
 
+    fn ahead_max(_params: &CaseParams) -> Option<u64> {
+        None
+    }
+
     fn create(params: &CaseParams, members: usize) -> io::Result<Vec<EndResources>> {
         let sender = new()?;
         bind(&sender, &SocketAddrNetlink::new(0, 0))?;

@@ -1,6 +1,7 @@
 //! A receiver: every message in order, or the knowledge that it is lost.
 
 use super::multicast::MulticastReceiver;
+use super::paced::Dues;
 use super::{VERIFIED, acks, burst, message};
 use crate::prelude::*;
 use crate::shared_counters::{Counter, SharedCounters};
@@ -22,12 +23,16 @@ pub(super) fn drive(
     cx.note_step(receiver.next, VERIFIED);
     let burst = burst(params);
     cx.set_ops_each(burst);
+    receiver.dues = Dues::new(cx, burst)?;
     let work = |batch: Batch| {
         let from = receiver.next;
         receiver.receive_until(VERIFIED + (batch.first + batch.ops) * burst)?;
         Ok(Tally { came_on: receiver.next - from, ..Tally::default() })
     };
     cx.follow(work, |_| None)?;
+    if let Some(dues) = &receiver.dues {
+        dues.tell(cx);
+    }
     Ok(receiver.end.facts())
 }
 
@@ -43,6 +48,8 @@ struct Receiver<'a, E> {
     /// A message of a later batch, which has come because those before it are lost.
     ahead: Option<u64>,
     lost: u64,
+    /// At a rate.
+    dues: Option<Dues>,
 }
 
 impl<'a, E: MulticastReceiver> Receiver<'a, E> {
@@ -54,7 +61,7 @@ impl<'a, E: MulticastReceiver> Receiver<'a, E> {
         len: usize,
         touch: Touch,
     ) -> Receiver<'a, E> {
-        Receiver { end, counters, role, is_lossy, len, touch, next: 0, ahead: None, lost: 0 }
+        Receiver { end, counters, role, is_lossy, len, touch, next: 0, ahead: None, lost: 0, dues: None }
     }
 
     fn verify(&mut self) -> io::Result<()> {
@@ -103,6 +110,9 @@ impl<'a, E: MulticastReceiver> Receiver<'a, E> {
         let Some(message) = self.end.take()? else { return Ok(None) };
         let sequence = if self.is_lossy { message::sequence(message) } else { self.next };
         message::check(message, self.len, sequence, self.touch)?;
+        if let Some(dues) = &mut self.dues {
+            dues.arrived(sequence, self.counters);
+        }
         Ok(Some(sequence))
     }
 
@@ -118,7 +128,10 @@ impl<'a, E: MulticastReceiver> Receiver<'a, E> {
         acks::acknowledge(self.counters, count)
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
+        if let Some(dues) = &mut self.dues {
+            dues.publish(self.role, self.counters);
+        }
         self.counters.set_switches(self.role);
         self.counters.set(self.role, Counter::Lost, self.lost);
     }

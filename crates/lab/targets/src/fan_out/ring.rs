@@ -5,7 +5,7 @@
 //!
 //! # Safety
 //! A slot is written only by the sender, and only while no receiver reads it: the sender begins a burst when all receivers
-//! have acknowledged the one before, and a burst has no more messages than there are slots. Receivers read slots only below
+//! have acknowledged the one before, or are behind by `ahead_max` messages at most, and there are as many slots. Receivers read slots only below
 //! the number of messages written, and acknowledge after they have read.
 #![allow(unsafe_code)]
 
@@ -19,6 +19,7 @@ use super::burst;
 use super::multicast::{Multicast, MulticastReceiver, MulticastSender};
 use crate::many::of_each_role;
 use crate::prelude::*;
+use weighbridge_harness::ctx;
 
 const HEAD: usize = 0;
 const SLEEPERS: usize = 128;
@@ -34,6 +35,10 @@ impl Multicast for Ring {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::ZERO_COPY);
     type Sender = Sender;
     type Receiver = Receiver;
+
+    fn ahead_max(params: &CaseParams) -> Option<u64> {
+        Some(under_way(params))
+    }
 
     fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let memory = memory::memfd("weighbridge-ring", bytes(params) as u64)?;
@@ -57,9 +62,17 @@ fn bytes(params: &CaseParams) -> usize {
     SLOTS + slot_bytes(params) * slot_count(params) as usize
 }
 
+/// Bursts that the sender may be ahead of its receivers together, at a rate.
+const BURSTS_AHEAD: u64 = 64;
+
+/// Most messages that some receiver has yet to read.
+fn under_way(params: &CaseParams) -> u64 {
+    burst(params) * if ctx::rate(params).is_some() { BURSTS_AHEAD } else { 1 }
+}
+
 /// A power of two, so that numbers may wrap around.
 fn slot_count(params: &CaseParams) -> u32 {
-    (burst(params) as u32).next_power_of_two()
+    (under_way(params) as u32).next_power_of_two()
 }
 
 struct Memory {

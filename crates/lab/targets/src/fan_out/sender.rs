@@ -1,6 +1,7 @@
-//! The sender: a burst to all, then sleep until all have it.
+//! The sender: a burst to all, then sleep until all have it. At a rate, a burst whenever one is due, as a source does that does not wait
+//! for its receivers; it waits for them once in a sample.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 
 use causeway_os::clock;
@@ -9,6 +10,7 @@ use weighbridge_probe::counters::ThreadCounters;
 use super::acks::{self, Acks, FIRST_STALL_TIMEOUT, STALL_TIMEOUT};
 use super::message::Room;
 use super::multicast::MulticastSender;
+use super::paced::Source;
 use super::{VERIFIED, burst, message, receivers};
 use crate::prelude::*;
 use crate::shared_counters::{Counter, SharedCounters};
@@ -16,7 +18,7 @@ use weighbridge_harness::ctx::Noted;
 
 pub(super) fn drive(
     mut end: impl MulticastSender,
-    caps: Caps,
+    (caps, ahead_max): (Caps, Option<u64>),
     counters: &SharedCounters,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
@@ -43,6 +45,7 @@ pub(super) fn drive(
             timed_out += u64::from(!acks.wait(end)?);
             Ok(())
         },
+        Behind::By(ahead_max),
     )?;
     let mut facts = end.facts();
     if is_lossy {
@@ -82,8 +85,18 @@ pub(super) fn drive_nothing(cx: &mut Ctx<'_>) -> io::Result<Facts> {
             }
             acks.wait(end).map(|_| ())
         },
+        Behind::HaveAll,
     )?;
     Ok(Facts::new())
+}
+
+/// How far receivers may be behind the sender at a rate.
+#[derive(Clone, Copy)]
+enum Behind {
+    /// There are none: whoever sends a message has brought it to all, and is the one that times it.
+    HaveAll,
+    /// By so many messages at most, if that must be bounded.
+    By(Option<u64>),
 }
 
 /// Bursts until there are enough samples: `send` sends the message with a number, and `wait` returns when all before a number
@@ -94,19 +107,19 @@ fn lead(
     acks: &mut Acks<'_>,
     mut send: impl FnMut(u64) -> io::Result<()>,
     mut wait: impl FnMut(&Acks<'_>, u64) -> io::Result<()>,
+    receivers_behind: Behind,
 ) -> io::Result<()> {
     let burst = burst(cx.params);
     cx.set_ops_each(burst);
     let sender_ns = Cell::new(0);
-    let mut turn = |turn: u64| {
+    let mut send_turn = |turn: u64| {
         let first = VERIFIED + turn * burst;
-        acks.expect(first + burst);
         let began_ns = clock::now_ns();
         for sequence in first..first + burst {
             send(sequence)?;
         }
         sender_ns.set(sender_ns.get() + clock::now_ns() - began_ns);
-        wait(acks, first + burst)
+        Ok(())
     };
     let mut notes = Notes { counters, receivers: receivers(cx.params), batches: Vec::with_capacity(1024) };
     notes.take(0, 0, false);
@@ -114,12 +127,43 @@ fn lead(
         notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample);
         Ok(())
     };
-    if cx.has_rate() {
-        cx.lead_each_noting(|sequence, _: &mut Tally| turn(sequence), |_| None, note)?;
-        cx.end_leading()?;
-    } else {
-        let work = |batch: Batch| batch.sequences().try_for_each(&mut turn).map(|()| Tally::default());
-        cx.lead_noting(work, |_| None, |noted| note(noted).map(|()| noted.elapsed_ns))?;
+    let mut turn = |turn: u64| {
+        let end = VERIFIED + (turn + 1) * burst;
+        acks.expect(end);
+        send_turn(turn)?;
+        wait(acks, end)
+    };
+    match (cx.pacer(0, 1), receivers_behind) {
+        (None, _) => {
+            let work = |batch: Batch| batch.sequences().try_for_each(&mut turn).map(|()| Tally::default());
+            cx.lead_noting(work, |_| None, |noted| note(noted).map(|()| noted.elapsed_ns))?;
+        }
+        (Some(_), Behind::HaveAll) => {
+            cx.lead_each_noting(|sequence, _: &mut Tally| turn(sequence), |_| None, note)?;
+            cx.end_leading()?;
+        }
+        (Some(pacer), Behind::By(ahead_max)) => {
+            let source = RefCell::new(Source::new(pacer, counters, receivers(cx.params)));
+            let work = |batch: Batch| {
+                let last = VERIFIED + (batch.first + batch.ops) * burst;
+                acks.expect(last);
+                source.borrow_mut().send(batch, |turn| {
+                    let end = VERIFIED + (turn + 1) * burst;
+                    if ahead_max.is_some_and(|most| acks.under_way(end) > most) {
+                        // Nobody is behind then.
+                        acks.expect(end - burst);
+                        wait(acks, end - burst)?;
+                        acks.expect(last);
+                    }
+                    send_turn(turn)
+                })?;
+                wait(acks, last).map(|()| Tally::default())
+            };
+            let note =
+                |noted: Noted| note(noted).map(|()| source.borrow_mut().note(noted, noted.batch.ops * burst));
+            cx.lead_noting(work, |_| None, note)?;
+            source.into_inner().tell(cx);
+        }
     }
     notes.tell(cx);
     Ok(())

@@ -24,8 +24,7 @@ impl Multicast for PipeTee {
     type Receiver = Receiver<true>;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-        let page = causeway_os::memory::page_bytes() as u64;
-        let pages = (params.payload_bytes as u64).div_ceil(page) * burst(params);
+        let pages = pages_each(params) * burst(params);
         if pages > PIPE_PAGES {
             return Err(Unsupported(format!(
                 "{pages} pages for each receiver are more than the {PIPE_PAGES} of a pipe, and tee into a full pipe would \
@@ -33,6 +32,10 @@ impl Multicast for PipeTee {
             )));
         }
         Ok(())
+    }
+
+    fn ahead_max(params: &CaseParams) -> Option<u64> {
+        Some(PIPE_PAGES / pages_each(params).max(1))
     }
 
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
@@ -61,6 +64,11 @@ impl Multicast for PipeTee {
     fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver> {
         Receiver::new(resources, params)
     }
+}
+
+/// Pages of a pipe that a message takes.
+fn pages_each(params: &CaseParams) -> u64 {
+    (params.payload_bytes as u64).div_ceil(causeway_os::memory::page_bytes() as u64)
 }
 
 pub(super) struct Sender {

@@ -37,6 +37,10 @@ impl Multicast for UdpMulticast {
         loopback().clone().map(drop).map_err(Unsupported)
     }
 
+    fn ahead_max(_params: &CaseParams) -> Option<u64> {
+        None
+    }
+
     fn create(params: &CaseParams, members: usize) -> io::Result<Vec<EndResources>> {
         let loopback = loopback().clone().map_err(io::Error::other)?;
         let (sender, all) = loopback.make(|| group(members))?;

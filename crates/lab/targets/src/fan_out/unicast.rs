@@ -26,6 +26,10 @@ impl<const STREAM: bool> Multicast for Unix<STREAM> {
         if STREAM { Ok(()) } else { fits_send_buffer(host, params) }
     }
 
+    fn ahead_max(_params: &CaseParams) -> Option<u64> {
+        None
+    }
+
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, if STREAM { socket::stream_pair } else { socket::seqpacket_pair })
     }

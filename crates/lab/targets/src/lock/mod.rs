@@ -52,6 +52,7 @@ const fn of<L: Lock>() -> Target {
         drive: |_, resources, _, cx| contend::drive_contend::<L>(resources, cx),
         counter_check: contend::counter_check,
         in_suites: L::IN_SUITES,
+        environment: &[],
     }
 }
 

@@ -239,6 +239,7 @@ const fn of<O: Op>() -> Target {
         },
         counter_check: |case, per_op| O::QUIET.check(per_op, O::faults(&case.params)),
         in_suites: InSuites::Never("no suite compares every operation with every other"),
+        environment: &[],
     }
 }
 

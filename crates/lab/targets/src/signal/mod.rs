@@ -92,5 +92,6 @@ const fn of<S: Signal>() -> Target {
         drive: |_, resources, _, cx| pingpong::drive_pingpong::<S>(resources, cx),
         counter_check: pingpong::counter_check,
         in_suites: S::IN_SUITES,
+        environment: &[],
     }
 }

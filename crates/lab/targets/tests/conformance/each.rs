@@ -4,7 +4,8 @@ use weighbridge_harness::coordinator::Outcome;
 use weighbridge_harness::host::Host;
 use weighbridge_record::{CaseId, Latencies};
 
-use crate::runs::{SHORT, measured, prepare, prepare_or_skip, run};
+use crate::measured::at_a_rate;
+use crate::runs::{PLACEMENTS, SHORT, measured, prepare, prepare_or_skip, run};
 
 fn latencies(host: &Host, id: &CaseId) -> Option<(Latencies, u64)> {
     let (timed, ops) = perhaps_timed(host, id)?;
@@ -42,6 +43,17 @@ pub fn open_loop(host: &Host) {
     let (late, ops) = latencies(host, &id.with("rate", "2000000")).expect("needs nothing");
     assert!(late.max_ns > 1000 + ops * 400, "{ops} operations, the last {} ns late", late.max_ns);
     assert!(late.counts.len() > 3, "{late:?}");
+}
+
+/// Requests that are due at a rate, one after the other by those who wait in the kernel, and by the calls of both products.
+pub fn calls_at_a_rate(host: &Host) {
+    for mechanism in ["noop", "pipe", "causeway-sw", "causeway-call", "ring-spin"] {
+        for placement in PLACEMENTS {
+            let id = CaseId::new("roundtrip", mechanism, 64, placement).with("rate", "2000");
+            let Some(case) = prepare_or_skip(host, &id) else { continue };
+            at_a_rate(&id, &measured(host, &case, SHORT), 1, 2000);
+        }
+    }
 }
 
 /// The harness exchanges nothing, and so takes less than a reading of the clock.

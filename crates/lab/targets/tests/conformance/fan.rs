@@ -5,7 +5,7 @@ use weighbridge_harness::contract::{Caps, Target};
 use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
-use crate::measured::{measure, series};
+use crate::measured::{self, measure, series};
 use crate::runs::{PLACEMENTS, Promises, prepare, refuses, with};
 use crate::{fan_in, fan_out, runs};
 
@@ -46,6 +46,7 @@ fn refusals(host: &Host) {
             ("fan-in/pipe/1/free/wait=select", &["FD_SETSIZE", "1024", "another wait"]),
             ("fan-in/tcp/1/free/streams=3/writers=4", &["4 writers", "3 streams"]),
             ("fan-in/tcp/1/free/order=random/wait=none", &["order=cyclic"]),
+            ("fan-in/pipe/1/free/order=random/rate=100", &["order=cyclic"]),
             ("fan-in/pipe/0/free", &["empty message"]),
             ("fan-in/pipe/1/free/streams=1000/writers=600", &["512"]),
             (
@@ -70,6 +71,8 @@ fn refusals(host: &Host) {
 fn harness(host: &Host) {
     for placement in PLACEMENTS {
         measure(host, &CaseId::new("fan-in", "noop", 1, placement));
+        let paced = CaseId::new("fan-out", "noop", 64, placement).with("rate", "2000");
+        measure(host, &paced).inspect(|measured| measured::at_a_rate(&paced, measured, 1, 2000));
         let id = CaseId::new("fan-out", "noop", 64, placement).with("burst", "3");
         let Some(measured) = measure(host, &id) else { continue };
         assert_eq!(series(&measured, "sender_ns").len(), measured.samples.len());

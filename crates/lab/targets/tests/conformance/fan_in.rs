@@ -1,6 +1,7 @@
 //! Many streams, or many publishers, into one reader.
 
 use weighbridge_harness::contract::Target;
+use weighbridge_harness::ctx::LATE_NS;
 use weighbridge_harness::host::Host;
 use weighbridge_record::CaseId;
 
@@ -17,6 +18,11 @@ const OF_STREAMS: Promises = &[
     ("every_way_to_wait_reads_all_that_is_written", waits),
     ("messages_of_every_size_arrive_whole", sizes),
     ("writers_share_the_streams_in_any_order_and_as_threads_too", variants),
+    ("each_message_is_timed_from_when_it_was_due", |host, target| {
+        for wait in WAITS {
+            at_a_rate(host, &fan_in_case(target, 64, "free").with("wait", wait).with("writers", "3"));
+        }
+    }),
     ("a_killed_role_is_a_failure_with_its_step", |host, target| {
         killed(host, &fan_in_case(target, 1, "free").with("writers", "2"), &["reader", "writer", "writer"]);
     }),
@@ -26,11 +32,33 @@ const OF_LOGS: Promises = &[
     ("every_way_to_wait_reads_all_that_is_written", log_waits),
     ("messages_of_every_size_arrive_whole", log_sizes),
     ("any_number_of_writers_is_read_as_threads_too", log_writers),
+    ("each_message_is_timed_from_when_it_was_due", |host, target| {
+        for placement in PLACEMENTS {
+            at_a_rate(host, &log_case(target, 64, placement, &[("writers", "3")]));
+        }
+    }),
     ("a_killed_role_is_a_failure_with_its_step", |host, target| {
         let id = CaseId::new("fan-in", target.id, 64, "free").with("writers", "2");
         killed(host, &id, &["reader", "writer", "writer"]);
     }),
 ];
+
+/// Writers that send their share of 2000 messages a second.
+fn at_a_rate(host: &Host, id: &CaseId) {
+    let id = id.clone().with("rate", "2000");
+    read_all(host, &id);
+    let Some(measured) = measure(host, &id) else { return };
+    let counted = &measured.roles[0].counted;
+    let bytes: u64 = measured.samples.iter().map(|sample| sample.bytes).sum();
+    let timed: u64 =
+        counted.latencies.iter().flat_map(|latencies| &latencies.counts).map(|(_, count)| count).sum();
+    assert!(
+        timed > 0 && timed == bytes / id.payload_bytes,
+        "{id}: {timed} messages timed, {bytes} bytes arrived"
+    );
+    assert!(counted.paced.is_some_and(|paced| paced.operations == timed), "{id}: {:?}", counted.paced);
+    assert_eq!(series(&measured, LATE_NS).len(), measured.samples.len(), "{id}");
+}
 
 const WAITS: [&str; 7] = ["epoll-et", "epoll-lt", "epoll-oneshot", "poll", "select", "uring", "none"];
 

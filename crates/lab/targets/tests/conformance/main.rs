@@ -27,6 +27,7 @@ mod many;
 mod marks;
 mod measured;
 mod memory;
+mod own;
 mod pairs;
 mod primitives;
 mod runs;
@@ -49,6 +50,11 @@ fn main() -> ExitCode {
     if let Some(code) = iceoryx2::coordinate_if_asked() {
         return code;
     }
+    // The folder of what it compiles stays until the last test has ended, for each run loads that again.
+    let _folder = match own::begin() {
+        Ok(folder) => folder,
+        Err(code) => return code,
+    };
     runs::main(trials)
 }
 
@@ -57,6 +63,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
+    trials.extend(own::trials(host));
     trials.extend(primitives::trials(host));
     trials.extend(fan::trials(host));
     trials.extend(all_to_all::trials(host));
@@ -99,6 +106,7 @@ const TESTS: &[Test] = &[
     ("single_round_trips_are_timed_and_counted", each::timed),
     ("round_trips_are_timed_singly_where_that_costs_next_to_nothing", each::auto),
     ("an_open_loop_counts_from_when_a_request_was_due", each::open_loop),
+    ("calls_come_when_they_are_due_by_every_way_to_call", each::calls_at_a_rate),
     ("round_trips_that_the_clock_cannot_tell_are_refused", each::too_short),
     ("a_search_by_measuring_ends_around_the_known_crossing", search::ends_around_the_crossing),
     ("a_run_that_makes_no_progress_uses_the_budget", search::stall_uses_the_budget),

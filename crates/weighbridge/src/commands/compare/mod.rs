@@ -95,7 +95,7 @@ fn live(args: &CompareArgs, rules: Rules) -> Result<Exit, Failure> {
         prices,
     };
 
-    let bench = Bench { host: &host, interrupt: &interrupt, seed: header.seed };
+    let bench = Bench { host: &host, interrupt: &interrupt, seed: header.seed, is_watched: false };
     let mut measuring = Measuring::begin(destination, args.output.of.quiet);
     let ended = measuring.open(header.clone(), skipped).and_then(|()| {
         Comparison::new(settings, [a.side, b.side], bench.coordinator(), &interrupt, pairs)

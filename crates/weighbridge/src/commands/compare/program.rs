@@ -1,6 +1,5 @@
 //! Another build of this program: is it one, and can its peers take part in a run of ours?
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -62,21 +61,6 @@ pub fn ask(program: &Path) -> Result<Build, String> {
     Ok([version, text("commit").unwrap_or("unknown".into()), text("profile").unwrap_or_default()])
 }
 
-/// 64 bits of FNV-1a over a file, as hexadecimal digits: tells builds apart that nobody made alike on purpose.
-pub fn digest(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let (mut hash, mut bytes) = (0xcbf2_9ce4_8422_2325_u64, vec![0; 1 << 16]);
-    loop {
-        let len = file.read(&mut bytes)?;
-        if len == 0 {
-            return Ok(format!("{hash:016x}"));
-        }
-        for byte in &bytes[..len] {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-}
-
 /// What it writes to standard output before it ends.
 fn heard(program: &Path) -> io::Result<Vec<u8>> {
     // A name without a slash would be looked up in PATH.
@@ -93,22 +77,4 @@ fn heard(program: &Path) -> io::Result<Vec<u8>> {
     let stdout = child.stdout.take().expect("it is piped");
     stdout.take(1 << 16).read_to_end(&mut heard)?;
     Ok(heard)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The test vectors of `draft-eastlake-fnv`, appendix C.
-    #[test]
-    fn the_digest_is_fnv_1a() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        for (text, expected) in
-            [("", "cbf29ce484222325"), ("a", "af63dc4c8601ec8c"), ("foobar", "85944171f73967e8")]
-        {
-            std::fs::write(&path, text).unwrap();
-            assert_eq!(digest(&path).unwrap(), expected, "{text}");
-        }
-    }
 }

@@ -7,6 +7,7 @@ use weighbridge_harness::catalogue::{self, Refusal};
 use weighbridge_harness::compare::{Build as Program, Pair, Side};
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::PeerStart;
+use weighbridge_harness::digest;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::plan;
 use weighbridge_record::{CaseId, Skipped};
@@ -49,7 +50,7 @@ pub fn settle([a, b]: [&mut Typed; 2]) -> Result<(), Failure> {
     for typed in [&mut *a, &mut *b] {
         if typed.side.builds.is_empty() {
             let error = |error| Failure::new(format!("this program cannot be read: {error}"));
-            let digest = program::digest(Path::new(THIS_PROGRAM)).map_err(error)?;
+            let digest = digest::of_file(Path::new(THIS_PROGRAM)).map_err(error)?;
             typed.side.builds.push(Program { program: None, digest });
         }
     }
@@ -148,7 +149,7 @@ impl Typed {
                 first.join(" ")
             ));
         }
-        let digest = program::digest(path).map_err(error)?;
+        let digest = digest::of_file(path).map_err(error)?;
         if self.side.builds.iter().any(|other| other.digest == digest) {
             return Err(format!("{} is the same build as another one of this side", path.display()));
         }

@@ -47,7 +47,12 @@ pub fn explain(typed: &Explain) -> Result<Exit, Failure> {
             if rest.is_empty() { String::new() } else { format!(" ({} more are left out)", rest.len()) };
         output::warn(&format!("{}{more}", first.why));
     }
-    let bench = Bench { host: &host, interrupt: &interrupt, seed: args.seed.unwrap_or_else(random_seed) };
+    let bench = Bench {
+        host: &host,
+        interrupt: &interrupt,
+        seed: args.seed.unwrap_or_else(random_seed),
+        is_watched: false,
+    };
     let header = header(settings(typed, work.costs.len()), machine::describe(&host), bench.seed);
     let mut measuring = Measuring::begin(destination, args.output.of.quiet);
     let mut unanswered = None;

@@ -3,6 +3,7 @@
 
 mod missing;
 mod opposite;
+mod paced;
 mod session;
 mod sides;
 mod sound;

@@ -47,14 +47,14 @@ impl Accounts {
         Accounts { has_one_log, publishers, writers, next, len, touch, events: 0, bytes: 0, sum: 0 }
     }
 
-    /// A message of the timed part.
+    /// A message of the timed part: which writer's it is, and its number.
     #[inline]
-    pub(super) fn take(&mut self, seen: Seen<'_>) -> io::Result<()> {
-        self.number(&seen)?;
+    pub(super) fn take(&mut self, seen: Seen<'_>) -> io::Result<(usize, u64)> {
+        let numbered = self.number(&seen)?;
         self.events += 1;
         self.bytes += seen.payload.len() as u64;
         self.sum = self.sum.wrapping_add(touch::read(seen.payload, self.touch));
-        Ok(())
+        Ok(numbered)
     }
 
     /// A message before it, byte by byte.

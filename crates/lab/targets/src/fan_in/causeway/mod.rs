@@ -49,6 +49,7 @@ const fn target(id: &'static str, about: &'static str, waits: &'static [Wait]) -
         drive: |_, resources, _, cx| drive(resources, cx),
         counter_check: no_faults,
         in_suites: InSuites::AtEverySize,
+        environment: &[],
     }
 }
 

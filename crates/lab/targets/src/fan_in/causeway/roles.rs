@@ -1,8 +1,9 @@
 //! The reader, which looks, takes what is there, and at the end accounts for every message; and a writer, which sends one message
-//! after the other as fast as there is room for them.
+//! after the other as fast as there is room for them, or when it is due.
 
 use causeway::Publisher;
 
+use super::super::arrivals::{Arrivals, Share};
 use super::super::edges::{Edges, Reads, Sent};
 use super::accounts::{Accounts, word};
 use super::logs::Logs;
@@ -30,11 +31,15 @@ pub(super) fn read(inbox: Inbox, counters: &SharedCounters, cx: &mut Ctx<'_>) ->
         warm_messages: (logs(params) * capacity_bytes / (params.payload_bytes + FRAME_BYTES)) as u64,
         counters,
         edges: Edges::new(counters, params).with_machine(cx.interval_ns()),
+        arrivals: Arrivals::new(cx, counters, 0)?,
     };
     cx.set_step(Step::Verify);
     reader.verify(VERIFIED * writers(params) as u64)?;
     cx.lead_intervals(&mut reader)?;
     reader.edges.tell(cx);
+    if let Some(arrivals) = &reader.arrivals {
+        arrivals.tell(cx);
+    }
     let mut facts = reader.edges.facts(reader.accounts.events, reader.accounts.bytes, cx);
     facts.insert("first_run_lost".into(), reader.logs.lost().to_string());
     facts.insert("logs".into(), logs(params).to_string());
@@ -50,6 +55,8 @@ struct Reader<'a> {
     warm_messages: u64,
     counters: &'a SharedCounters,
     edges: Edges<'a>,
+    /// At a rate.
+    arrivals: Option<Arrivals<'a>>,
 }
 
 impl Leader for Reader<'_> {
@@ -72,11 +79,15 @@ impl Leader for Reader<'_> {
     }
 
     fn edge(&mut self, now_ns: u64) {
+        if let Some(arrivals) = self.arrivals.as_mut().filter(|_| self.edges.is_empty()) {
+            arrivals.begin();
+        }
         let Accounts { events, bytes, .. } = self.accounts;
         self.edges.push(now_ns, Reads { events, bytes, calls: self.looks, empty: self.empty });
     }
 
     fn balance(&mut self) -> io::Result<Balance> {
+        self.arrivals.iter_mut().for_each(Arrivals::end);
         self.take()?;
         Ok(self.edges.balance("messages", Counter::Messages, (self.accounts.events, self.accounts.sum)))
     }
@@ -107,8 +118,14 @@ impl Reader<'_> {
 
     #[inline]
     fn take(&mut self) -> io::Result<u64> {
-        let accounts = &mut self.accounts;
-        self.logs.take_each(&mut |seen| accounts.take(seen))
+        let (accounts, arrivals) = (&mut self.accounts, &mut self.arrivals);
+        self.logs.take_each(&mut |seen| {
+            let (writer, sequence) = accounts.take(seen)?;
+            if let Some(arrivals) = arrivals {
+                arrivals.arrived(writer, sequence - VERIFIED);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -121,6 +138,7 @@ pub(super) fn write(outbox: Outbox, counters: &SharedCounters, cx: &mut Ctx<'_>)
         writer: cx.role as u64 - 1,
         len: params.payload_bytes,
         touch: params.touch,
+        share: Share::new(cx, counters),
         chunk: CHUNK.min(CHUNK_BYTES / params.payload_bytes.max(1)).max(1),
     };
     cx.set_step(Step::Verify);
@@ -138,13 +156,20 @@ struct Writer<'a> {
     writer: u64,
     len: usize,
     touch: Touch,
+    /// At a rate.
+    share: Option<Share<'a>>,
     chunk: usize,
 }
 
 impl Follower for Writer<'_> {
     #[inline]
     fn step(&mut self) -> io::Result<()> {
-        for _ in 0..self.chunk {
+        // Who sleeps between two messages looks after each.
+        let chunk = if self.share.is_some() { 1 } else { self.chunk };
+        for _ in 0..chunk {
+            if let Some(share) = &mut self.share {
+                share.await_due(self.sent.messages);
+            }
             let word = self.send(VERIFIED + self.sent.messages, self.touch)?;
             self.sent.sum = self.sent.sum.wrapping_add(touch::expected(self.len, word, self.touch));
             self.sent.messages += 1;

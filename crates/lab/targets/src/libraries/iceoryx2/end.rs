@@ -3,7 +3,7 @@
 use ::iceoryx2::node::Node;
 use ::iceoryx2::prelude::ipc;
 
-use super::place::Place;
+use super::place;
 use super::port::{Incoming, Outgoing, Received, Service, Written, node};
 use super::{Meeting, depth};
 use crate::prelude::*;
@@ -31,7 +31,7 @@ impl Iceoryx2End {
         if side == Side::Far {
             control_socket.hear()?;
         }
-        let node = node(&Place::of(&resources.words).config()?)?;
+        let node = node(&place::config(&resources.words)?)?;
         let names = ["from-near", "from-far"];
         let [own, theirs] = if side == Side::Near { names } else { [names[1], names[0]] };
         let open = |name| Service::open(&node, name, 1, depth(params), params);

@@ -4,7 +4,7 @@ use ::iceoryx2::node::Node;
 use ::iceoryx2::prelude::ipc;
 use causeway_os::socket;
 
-use super::place::{self, Place};
+use super::place;
 use super::port::{Incoming, Outgoing, Received, Service, node};
 use super::{BORROWED, Meeting, default_depth};
 use crate::fan_out::{Multicast, MulticastReceiver, MulticastSender, burst, pairs, receivers};
@@ -33,7 +33,7 @@ impl Multicast for Iceoryx2 {
     }
 
     fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
-        let (place, guard) = Place::create()?;
+        let (place, guard) = place::create()?;
         let mut resources_by_role = pairs(receivers, socket::seqpacket_pair)?;
         for resources in &mut resources_by_role {
             resources.words = place.words().into();
@@ -43,7 +43,7 @@ impl Multicast for Iceoryx2 {
     }
 
     fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
-        let node = node(&Place::of(&resources.words).config()?)?;
+        let node = node(&place::config(&resources.words)?)?;
         let service = Service::open(&node, SERVICE, receivers(params), depth(params), params)?;
         let outgoing = service.publisher()?;
         for control_socket in resources.fds.into_iter().map(Meeting) {
@@ -57,7 +57,7 @@ impl Multicast for Iceoryx2 {
     fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
         let control_socket = Meeting(resources.take_fd());
         control_socket.hear()?;
-        let node = node(&Place::of(&resources.words).config()?)?;
+        let node = node(&place::config(&resources.words)?)?;
         let incoming =
             Service::open(&node, SERVICE, receivers(params), depth(params), params)?.subscriber()?;
         incoming.connect()?;

@@ -18,7 +18,6 @@ use causeway_os::socket;
 
 use crate::prelude::*;
 use end::Iceoryx2End;
-use place::Place;
 use weighbridge_harness::pattern;
 
 const TARGETS: &[Target] = &[pattern::target::<Iceoryx2>(), crate::fan_out::target::<fan_out::Iceoryx2>()];
@@ -67,7 +66,7 @@ impl Mechanism for Iceoryx2 {
     }
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        let (place, guard) = Place::create()?;
+        let (place, guard) = place::create()?;
         let (near, far) = socket::seqpacket_pair()?;
         let resources = |control_socket| EndResources {
             words: place.words().into(),

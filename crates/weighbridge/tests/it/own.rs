@@ -1,0 +1,294 @@
+//! Mechanisms of the user: what they get, and that nothing that is wrong with them is wrong with anything else.
+//!
+//! They are compiled here, where there is a compiler for C.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use causeway_testkit::skipped;
+
+use super::*;
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/targets/own");
+const DEFECTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/own/defects.c");
+
+/// Is there a compiler? Otherwise that has been said.
+fn has_compiler() -> bool {
+    let found = Command::new("cc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        skipped("no C compiler (cc) is installed");
+    }
+    found
+}
+
+/// A shared object made of a source; its path.
+#[track_caller]
+fn compiled(folder: &Path, name: &str, source: &Path, flags: &[&str]) -> PathBuf {
+    let object = folder.join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-I", SOURCES]).args(flags);
+    let made = cc.arg(source).arg("-o").arg(&object).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    object
+}
+
+fn doorbell(folder: &Path) {
+    compiled(folder, "libdoorbell.so", &Path::new(SOURCES).join("doorbell.c"), &[]);
+}
+
+/// Why each case of a record has no figure.
+fn reasons(lines: &[Line]) -> BTreeMap<&str, String> {
+    let skipped = all!(lines, Skipped).into_iter();
+    skipped.map(|line| (line.case.mechanism.as_str(), format!("{}: {}", line.step, line.why))).collect()
+}
+
+/// Those of all that have a figure.
+fn measured_of(lines: &[Line]) -> Vec<String> {
+    all!(lines, Summary).iter().map(|summary| summary.case.mechanism.clone()).collect()
+}
+
+#[test]
+fn the_example_of_the_documents_is_measured_beside_ours_and_its_counters_are_right() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    doorbell(folder.path());
+    let cases = "roundtrip/doorbell/64/same-cpu roundtrip/doorbell/0/free stream/doorbell/4096/free self/doorbell/64/same-cpu \
+                 roundtrip/doorbell/64/free/peers=thread roundtrip/pipe/64/same-cpu";
+    let lines = measured(folder.path(), &format!("--target ./libdoorbell.so {cases} --runs 3"));
+    assert_eq!(reasons(&lines), BTreeMap::new());
+    assert_eq!(measured_of(&lines).iter().filter(|name| *name == "doorbell").count(), 5);
+    let header = all!(lines, Header)[0];
+    assert_eq!(header.settings["target"], "./libdoorbell.so");
+    let path = folder.path().join("libdoorbell.so").canonicalize().unwrap();
+    for case in all!(lines, Case).iter().filter(|case| case.mechanism == "doorbell") {
+        assert_eq!(case.facts["target_file"], path.to_str().unwrap(), "{:?}", case.facts);
+        assert_eq!((case.facts["target_fnv1a"].len(), &case.facts["target_version"][..]), (16, "1"));
+    }
+    for run in all!(lines, Run).iter().filter(|run| run.case.mechanism == "doorbell") {
+        // A debug build's own loop and what other programs do are no defects of a mechanism.
+        let counters = ["page faults", "switches", "did not wait", "bytes"];
+        let said = run.flags.iter().filter(|flag| counters.iter().any(|word| flag.contains(word)));
+        assert_eq!(said.collect::<Vec<_>>(), [""; 0], "{}", run.case);
+    }
+}
+
+#[test]
+fn a_target_is_listed_planned_and_a_part_of_suites_like_ours() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    doorbell(folder.path());
+    let of = |words: &str| shown(folder.path(), &format!("{words} --target ./libdoorbell.so"));
+    let listed = of("list doorbell");
+    assert!(listed.contains("zero copy") && listed.contains("patterns: roundtrip, stream, self"), "{listed}");
+    assert!(of("list --format json").contains("\"doorbell\""));
+    assert!(of("plan roundtrip/doorbell").contains("roundtrip/doorbell/4096/same-cpu"));
+    let quick = of("plan --suite quick");
+    assert!(quick.contains("doorbell"), "{quick}");
+    let refused = said(folder.path(), "plan roundtrip/doorbell").with(2);
+    assert!(refused.stderr.contains("`roundtrip/doorbell` selects nothing"), "{}", refused.stderr);
+}
+
+#[test]
+fn two_settings_of_a_target_are_compared_and_its_cost_is_explained() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    doorbell(folder.path());
+    let compare = "compare --target ./libdoorbell.so roundtrip/doorbell/64/same-cpu --b env:MALLOC_ARENA_MAX=1 --runs 10..10 \
+                   --budget 20s --no-system-calls --out c.jsonl --html none --quiet";
+    let code = said(folder.path(), compare).code;
+    // A against itself may differ on a machine that does other things meanwhile; that a case has a verdict is what is looked at.
+    assert!([Some(0), Some(1), Some(4)].contains(&code), "{code:?}");
+    let record = valid_record(folder.path().join("c.jsonl"));
+    assert!(!all!(record.lines, Verdict).is_empty());
+    let explain =
+        "explain --target ./libdoorbell.so roundtrip/doorbell/64/same-cpu --budget 20s --out e.jsonl --quiet";
+    said(folder.path(), explain).with(0);
+    let record = text(folder.path().join("e.jsonl"));
+    assert!(record.contains("roundtrip/doorbell/64/same-cpu"), "{record}");
+}
+
+#[test]
+fn each_defect_of_a_target_ends_its_case_in_a_sentence_and_no_other_case() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[]);
+    let wanted = [
+        ("create-crash", "plan", "its function `create` ended its process: signal 11 (SIGSEGV)"),
+        ("create-exit", "plan", "its function `create` ended its process without an answer: exit code 0"),
+        ("create-refuse", "plan", "its function `create` failed: Permission denied"),
+        ("create-closed", "plan", "its function `create` handed over the descriptor 99: Bad file descriptor"),
+        ("create-many", "plan", "handed over 1000 descriptors and 3 bytes; 16 and 1024 are the most"),
+        ("attach-crash", "attach", "ended: signal 11 (SIGSEGV)"),
+        ("attach-exit", "attach", "ended: exit code 0"),
+        ("own-error", "attach", "its function `attach` failed: the moon is full"),
+        ("loan-short", "verify", "its function `loan` gave 63 bytes, asked were 64"),
+        ("loan-nowhere", "verify", "its function `loan` gave no place for 64 bytes"),
+        ("commit-crash", "", "ended: signal 11 (SIGSEGV)"),
+        ("take-short", "verify", "message 0 has 63 bytes, sent were 64"),
+        ("take-long", "verify", "`take` gave a message of 65 bytes; the largest of this case has 64"),
+        ("take-nowhere", "verify", "its function `take` gave no place for 64 bytes"),
+        ("damage", "verify", "message 0 does not hold what its sender wrote"),
+        ("damage-late", "", "arrived damaged"),
+        ("release-fail", "verify", "its function `release` failed: Input/output error"),
+        ("close-crash", "report", "ended: signal 11 (SIGSEGV)"),
+    ];
+    let names: Vec<&str> = wanted.iter().map(|(name, ..)| *name).collect();
+    let cases = format!("roundtrip/{{sound,pipe,{}}}/64/same-cpu", names.join(","));
+    // Where the places of runs are.
+    let temporary = folder.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let words = format!("run --target ./defects.so {cases} --runs 2 --out r.jsonl --html none --quiet");
+    let run = weighbridge(folder.path()).args(words.split_whitespace()).env("TMPDIR", &temporary);
+    Said::by(run).with(0);
+    assert_eq!(files(&temporary), [""; 0], "nothing is left of a place, whatever has died there");
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let why = reasons(&lines);
+    assert_eq!(why.len(), wanted.len(), "{why:?}");
+    for (name, step, words) in wanted {
+        let why = why.get(name).unwrap_or_else(|| panic!("{name} has no reason: {why:?}"));
+        assert!(why.starts_with(step) && why.contains(words), "{name}: {why}");
+    }
+    let measured = measured_of(&lines);
+    assert!(["sound", "pipe"].iter().all(|name| measured.iter().any(|it| it == name)), "{measured:?}");
+}
+
+#[test]
+fn a_target_that_never_returns_ends_its_case_within_a_time_limit() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[]);
+    let cases = "roundtrip/{create-hang,attach-hang,sound}/64/same-cpu";
+    let lines = measured(folder.path(), &format!("--target ./defects.so {cases} --runs 2 --budget 2m"));
+    let why = reasons(&lines);
+    let of = |name: &str| why.get(name).unwrap_or_else(|| panic!("{name} has no reason: {why:?}"));
+    assert!(of("create-hang").contains("`create` did not return within 10 s"), "{why:?}");
+    assert!(of("attach-hang").starts_with("attach: "), "{why:?}");
+    assert!(measured_of(&lines).contains(&"sound".to_owned()));
+}
+
+#[test]
+fn a_target_that_changes_while_it_is_measured_is_refused() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    let itself = format!("-DSELF=\"{}\"", folder.path().join("defects.so").display());
+    compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[&itself]);
+    let cases = "roundtrip/change/64/same-cpu roundtrip/pipe/64/same-cpu";
+    let lines = measured(folder.path(), &format!("--target ./defects.so {cases} --runs 2"));
+    let why = reasons(&lines);
+    assert!(why["change"].contains("it has changed since this program began; start again"), "{why:?}");
+}
+
+/// The adapters of rivals, of those whose headers are installed.
+#[test]
+fn libraries_of_others_are_measured_beside_ours_through_their_adapters() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    let rivals = Path::new(SOURCES).join("rivals");
+    for (name, header, flag) in [("zeromq", "zmq.h", "-lzmq"), ("nng", "nng/nng.h", "-lnng")] {
+        if !Path::new("/usr/include").join(header).exists() {
+            skipped(format_args!("{header} is not installed"));
+            continue;
+        }
+        // Before the object a library would satisfy nothing, so it goes to the linker as needed anyway.
+        let flags = ["-Wl,--no-as-needed", flag];
+        compiled(folder.path(), &format!("{name}.so"), &rivals.join(format!("{name}.c")), &flags);
+        let cases =
+            format!("roundtrip/{name}-{{ipc,tcp}}/{{0,100000}}/free stream/{name}-{{ipc,tcp}}/64/free");
+        let temporary = folder.path().join(format!("temporary-{name}"));
+        std::fs::create_dir(&temporary).unwrap();
+        let words =
+            format!("run --target ./{name}.so {cases} --runs 2 --out {name}.jsonl --html none --quiet");
+        let run = weighbridge(folder.path()).args(words.split_whitespace()).env("TMPDIR", &temporary);
+        Said::by(run).with(0);
+        assert_eq!(files(&temporary), [""; 0]);
+        let lines = valid_record(folder.path().join(format!("{name}.jsonl"))).lines;
+        assert_eq!(reasons(&lines), BTreeMap::new());
+        let of_it = |case: &&String| case.starts_with(name);
+        assert_eq!(measured_of(&lines).iter().filter(of_it).count(), 6, "{:?}", measured_of(&lines));
+    }
+}
+
+#[test]
+fn what_is_no_target_is_refused_in_a_sentence_before_anything_is_measured() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    let path = folder.path();
+    let entry = |more: &str| {
+        format!(
+            "#include <stdlib.h>\n#include \"weighbridge-target.h\"\n\
+             static int it(void) {{ return 0; }}\n\
+             __attribute__((unused)) static void *any = (void *)it;\n\
+             const struct weighbridge_target weighbridge_targets[] = {{{{.version = WEIGHBRIDGE_TARGET_VERSION, \
+             .struct_bytes = sizeof(struct weighbridge_target), .name = \"mine\", .about = \"a test\", .measured_version = \"1\", \
+             .waits = \"block\", .attach = (void *)it, .loan = (void *)it, .commit = (void *)it, .take = (void *)it, {more}}}, {{0}}}};\n"
+        )
+    };
+    let initializer = |does: &str| {
+        format!(
+            "#include <unistd.h>\n{}__attribute__((constructor)) static void begin(void) {{ {does}; }}\n",
+            entry("")
+        )
+    };
+    std::fs::write(path.join("text.so"), "no shared object").unwrap();
+    let sources = [
+        ("empty", "int nothing;\n".to_owned(), "it exports no weighbridge_targets"),
+        (
+            "undefined",
+            entry("") + "int nowhere(void); int call(void) { return nowhere(); }\n",
+            "undefined symbol: nowhere",
+        ),
+        ("version", entry(".version = 7,"), "its entry 0 has version 7"),
+        ("size", entry(".struct_bytes = 8,"), "its entry 0 has version 1 and 8 bytes"),
+        ("no-take", entry(".take = NULL,"), "its mechanism mine has no function `take`"),
+        ("no-about", entry(".about = NULL,"), "it has a mechanism without about"),
+        ("bad-name", entry(".name = \"Mine/1\","), "its name \"Mine/1\" is none for a case id"),
+        ("bad-wait", entry(".waits = \"sleep\","), "has the way to wait `sleep`; there are block"),
+        ("taken", entry(".name = \"pipe\","), "its mechanism pipe has the name of another one"),
+        (
+            "crash",
+            initializer("*(volatile int *)16 = 0"),
+            "looking at its table ended its process: signal 11",
+        ),
+        (
+            "exit",
+            initializer("_exit(3)"),
+            "looking at its table ended its process without an answer: exit code 3",
+        ),
+        ("hang", initializer("for (;;) pause()"), "looking at its table did not return within 10 s"),
+    ];
+    let refuses = |name: &str, words: &str| {
+        let said =
+            said(path, &format!("run --target ./{name}.so roundtrip/pipe/1/same-cpu --out r.jsonl")).with(2);
+        let begins = format!("error: --target ./{name}.so: ");
+        assert!(said.stderr.starts_with(&begins) && said.stderr.contains(words), "{name}: {}", said.stderr);
+        assert_eq!(said.stderr.trim_end().lines().count(), 1, "{name}: {}", said.stderr);
+        assert!(!path.join("r.jsonl").exists(), "{name}");
+    };
+    refuses("not-there", "it cannot be read: No such file");
+    refuses("text", "it cannot be loaded: ");
+    for (name, source, words) in sources {
+        let file = path.join(format!("{name}.c"));
+        std::fs::write(&file, source).unwrap();
+        let quiet = ["-Wno-override-init", "-Wno-cast-function-type"];
+        compiled(path, &format!("{name}.so"), &file, &quiet);
+        refuses(name, words);
+    }
+}
