@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::builder::FalseyValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::advise_args::{self, AdviseArgs};
 use crate::compare_args::{self, CompareArgs};
 use crate::explain_args::{self, ExplainArgs, TimelineArgs};
 use crate::output_args::{Answer, OutputWithPage};
@@ -21,6 +22,9 @@ Examples:
   weighbridge list                           what can be measured here
   weighbridge report                         the tables of the last run
   weighbridge history                        the records of earlier runs
+
+What should I take?
+  Which mechanism for my message, rate and demands?         weighbridge advise
 
 Does A differ from B?
   Which of the cases of a run costs less?                   weighbridge run, in its answers
@@ -96,6 +100,9 @@ struct Typed {
     /// Replace files that exist and are named with --out, --html and the like
     #[arg(long, global = true, help_heading = "Output")]
     force: bool,
+    /// Show text in ASCII alone, as where the locale is of another encoding than UTF-8
+    #[arg(long, global = true, help_heading = "Output")]
+    ascii: bool,
     /// Colors of tables: by default on a terminal, unless NO_COLOR is set
     #[arg(
         long,
@@ -123,6 +130,9 @@ pub enum Command {
     List(List),
     /// Show the machine as a record describes it, and what is not available on it
     Env(Env),
+    /// Say which mechanism to take for a message: what it costs, how sure that is, and what each demand costs
+    #[command(after_help = advise_args::AFTER_HELP)]
+    Advise(Box<AdviseArgs>),
     /// Show records in any format
     #[command(after_help = "\
 The valid lines of a damaged record are shown; standard error names the other lines, and why they are not valid.
@@ -409,6 +419,7 @@ pub enum By {
 pub fn parse() -> Result<Command, Exit> {
     let parsed = Typed::try_parse().inspect(|typed| {
         destination::replace_files(typed.force);
+        output::use_ascii(typed.ascii);
         output::choose_color(typed.color);
     });
     parsed.map(|typed| typed.command).map_err(|error| {

@@ -4,6 +4,7 @@
 //! of [`select`] · [`commands`] has one file or folder for each command · [`output`] is the only way to standard output and standard
 //! error. Everything that goes wrong comes back here as a [`Failure`], is printed once, and decides the exit code.
 
+mod advise_args;
 mod args;
 mod check;
 mod commands;

@@ -333,6 +333,7 @@ mod tests {
                 measured_alone: None,
                 facts: BTreeMap::new(),
                 traits: None,
+                properties: None,
             };
             let broker = PerOp { voluntary_switches: 2.0, cpu_ns: 12_000.0, ..PerOp::default() };
             let summary = Summary {

@@ -132,6 +132,36 @@ pub fn precision(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A share of one CPU, which all processes of a case may exceed together: `10%`, `1.5`.
+pub fn cpu_share(text: &str) -> Result<f64, String> {
+    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent.trim_end(), 100.0));
+    match number.parse::<f64>() {
+        Ok(share) if share > 0.0 && share.is_finite() => Ok(share / scale),
+        _ => Err(format!("`{text}` is not a share of a CPU; write 10% or 0.1")),
+    }
+}
+
+/// How many in a second: `20000`, `20k`, `1.5M`.
+pub fn per_second(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        _ => (text, 1.0),
+    };
+    match number.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate * factor),
+        _ => Err(format!("`{text}` is not a number in a second; write 20000 or 20k")),
+    }
+}
+
+/// One payload: `500`, `4K`.
+pub fn payload(text: &str) -> Result<u64, String> {
+    match sizes(text)?.0.as_slice() {
+        [one] => Ok(*one),
+        _ => Err(format!("`{text}` is several sizes; name one, as in 500 or 4K")),
+    }
+}
+
 /// A number of sets from one to another: `12..40`, or one number.
 pub fn units(text: &str) -> Result<RangeInclusive<usize>, String> {
     let form = "write the fewest and the most sets of a case, 1 to 1000, as in 12..40";

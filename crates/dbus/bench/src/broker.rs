@@ -16,6 +16,8 @@ use weighbridge_harness::contract::{EndResources, Facts, Target, Unsupported};
 use weighbridge_harness::ctx::Ctx;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::CaseParams;
+use weighbridge_record::{Across, Properties};
+use weighbridge_targets::properties::of_kernel;
 
 use crate::handle::BrokerHandle;
 use crate::libraries::{self, Client, Connected, Role};
@@ -193,6 +195,9 @@ pub fn place(resources_by_role: &[EndResources], host: &Host, params: &CaseParam
     }
     Ok(())
 }
+
+/// Of clients, which talk over sockets whatever the broker is: an end is announced as NameOwnerChanged.
+pub const PROPERTIES: Properties = of_kernel(Across::SharedPath);
 
 /// Roles that talk through a broker. The coordinator places the broker, and what it does is counted as an auxiliary process.
 pub trait Brokered: 'static {

@@ -50,6 +50,7 @@ impl<K: Kind> Brokered for Solo<K> {
         id: K::PROGRAM.name(),
         about: K::ABOUT,
         caps: Caps::NONE,
+        properties: |_| None,
         waits: client::WAITS,
         axes: &[Method::AXIS, PAUSE, Place::AXIS, broker::NICE, Client::AXIS, client::READ_BYTES],
         patterns: &[SOLO],

@@ -110,6 +110,7 @@ impl<K: Kind> Brokered for FanIn<K> {
         id: K::PROGRAM.name(),
         about: K::ABOUT,
         caps: Caps::PAYLOAD,
+        properties: |_| Some(broker::PROPERTIES),
         waits: client::WAITS,
         axes: &[WRITERS, Place::AXIS, broker::NICE, DEPTH, READ_BYTES],
         patterns: &[fan_in::OF_MESSAGES],

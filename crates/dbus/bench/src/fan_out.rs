@@ -11,7 +11,7 @@ use weighbridge_harness::choice;
 use weighbridge_harness::contract::{Caps, EndResources, Facts, InSuites, Prepared, Target, Unsupported};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
-use weighbridge_record::PerOp;
+use weighbridge_record::{PerOp, Properties};
 use weighbridge_targets::fan_out::{
     self, Multicast, MulticastReceiver, MulticastSender, burst, is_one_at_a_time, receivers,
 };
@@ -86,6 +86,10 @@ impl<K: Kind> Multicast for Signals<K> {
         &[Place::AXIS, broker::NICE, Client::AXIS, READ_BYTES, RULES, RulesBy::AXIS];
     type Sender = Sender;
     type Receiver = Receiver;
+
+    fn properties(_params: &CaseParams) -> Properties {
+        broker::PROPERTIES
+    }
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         broker::fit(K::PROGRAM, host, params)?;

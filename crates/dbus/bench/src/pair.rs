@@ -17,7 +17,7 @@ use weighbridge_harness::contract::{
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_harness::pattern::{self, Pattern};
-use weighbridge_record::PerOp;
+use weighbridge_record::{PerOp, Properties};
 
 use crate::broker::{self, Brokered, Kind, Place, Running};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES, Received};
@@ -46,6 +46,10 @@ impl<K: Kind> Mechanism for Pair<K> {
     const TO_ITSELF: Result<usize, &'static str> =
         Err("each message waits for the broker, a process of its own");
     type End = BusEnd;
+
+    fn properties(_params: &CaseParams) -> Properties {
+        broker::PROPERTIES
+    }
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         broker::fit(K::PROGRAM, host, params)?;

@@ -35,6 +35,7 @@ pub fn case_line(case: &Prepared, facts: &Facts, measured_alone: Option<String>)
         measured_alone,
         facts: facts.clone(),
         traits: Some(traits(case)),
+        properties: case.target.properties_of(&case.params),
     }
 }
 

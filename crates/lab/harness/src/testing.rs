@@ -30,6 +30,7 @@ const fn target(
         id,
         about: "",
         caps,
+        properties: |_| None,
         waits,
         axes: &[],
         patterns,

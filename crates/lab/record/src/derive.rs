@@ -9,7 +9,7 @@ mod contests;
 
 use std::collections::BTreeMap;
 
-pub use contests::{Entry, FALSE_DISCOVERY_RATE, contests, log_ratio_to_hub};
+pub use contests::{Entry, FALSE_DISCOVERY_RATE, contests, is_of_the_mechanism, log_ratio_to_hub};
 use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::correlation::pooled_lag1;
 use weighbridge_stats::curve::{Both, Meeting, meeting};

@@ -24,6 +24,7 @@ mod latency;
 pub mod laws;
 mod line;
 mod observation;
+mod property;
 mod ratio;
 mod run;
 mod summary;
@@ -45,6 +46,7 @@ pub use observation::{
     CountedBeside, Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart,
     RefusedMeans, SymbolTime, looking_interval, looking_ratio,
 };
+pub use property::{Across, Properties, Property};
 pub use ratio::{Comparison, Crossover, Published, Ratio};
 pub use run::{
     ALTERNATIVE_TO, CameOn, Case, CpuFrequency, IoCounts, Noise, Paced, PerOp, RoleCalls, RoleCounters, Run,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
 use crate::latency::Latencies;
+use crate::property::Properties;
 
 /// A case and its effective settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,10 @@ pub struct Case {
     /// it was told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traits: Option<Vec<String>>,
+    /// What a choice may demand of it beside its cost; absent of what is no way to exchange messages, and in records from before it was
+    /// told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub properties: Option<Properties>,
 }
 
 impl Case {

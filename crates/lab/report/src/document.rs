@@ -133,6 +133,8 @@ pub struct Ranking {
     pub unit: String,
     /// Lowest cost first.
     pub rows: Vec<Rank>,
+    /// What follows for who demands something that the first does not have, a line each.
+    pub follows: Vec<String>,
 }
 
 /// A row of a ranking.

@@ -3,9 +3,10 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use weighbridge_record::{Case, CaseId, End, Header, Hub, Summary};
+use weighbridge_record::{Case, CaseId, Contest, End, Header, Hub, Summary};
 
 use crate::model::{Measured, Report, Source, Sourced};
+use crate::section;
 use crate::suite::{self, free_ratios};
 
 struct Document<'a>(&'a Report);
@@ -23,6 +24,7 @@ impl Serialize for Document<'_> {
         map.serialize_entry("comparisons", &report.comparisons)?;
         map.serialize_entry("contests", &report.contests)?;
         map.serialize_entry("findings", &report.findings)?;
+        some(&mut map, "follows", &follows(report))?;
         // Those that stand in no table of a suite; the others are among the derived lines, with crossovers and published figures.
         some(&mut map, "ratios", &free_ratios(report).collect::<Vec<_>>())?;
         some(&mut map, "checks", &report.checks)?;
@@ -66,6 +68,17 @@ struct CaseOut<'a> {
     case: Option<&'a Case>,
     summary: Option<&'a Summary>,
     summary_computed_by_report: bool,
+}
+
+/// What follows of each contest, where something does.
+fn follows(report: &Report) -> Vec<Value> {
+    let of = |contest: &Sourced<Contest>| {
+        let first = &contest.what.contestants.first()?.case;
+        let follows = section::follows(report, contest);
+        (!follows.is_empty())
+            .then(|| json!({ "record": contest.source, "instead_of": first, "follows": follows }))
+    };
+    report.contests.iter().filter_map(of).collect()
 }
 
 /// The report as one JSON document, indented, with the field names of the record.

@@ -17,6 +17,7 @@
 //! assert!(text(&report, Style::default()).contains("No case has a figure."));
 //! ```
 
+mod advice;
 mod axis;
 mod calls;
 mod chart;
@@ -44,6 +45,7 @@ mod units;
 mod verdicts;
 mod words;
 
+pub use advice::{Advice, Contender, Question, advise};
 pub use chart::{Chart, Columns, Drawing, Kind, Message, Stack};
 pub use csv::csv;
 pub use document::{Block, Cell, Column, Document, Item, Rank, Ranking, Section, Table, TopTable};

@@ -54,7 +54,10 @@ fn blocks(out: &mut String, all: &[Block]) {
                 let lines: Vec<String> = text.lines().map(plain).collect();
                 let _ = write!(out, "\n```\n{}\n```\n", lines.join("\n"));
             }
-            Block::Ranking(of) => table(out, &of.table()),
+            Block::Ranking(of) => {
+                table(out, &of.table());
+                blocks(out, &[Block::sentences(of.follows.iter().cloned())]);
+            }
             Block::Chart(chart) => {
                 if let Some(figures) = &chart.figures {
                     table(out, figures);

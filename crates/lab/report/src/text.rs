@@ -25,6 +25,8 @@ pub struct Style {
     pub color: bool,
     /// Columns of the terminal; 100 where it is not known.
     pub width: Option<u16>,
+    /// Use no characters but those of ASCII.
+    pub ascii: bool,
 }
 
 impl Style {
@@ -59,7 +61,8 @@ impl Document {
             write_section(&mut out, section, width);
         }
         let out = out.trim_start_matches('\n');
-        if style.color { colored(out) } else { out.into() }
+        let out = if style.color { colored(out) } else { out.into() };
+        if style.ascii { ascii(&out) } else { out }
     }
 }
 
@@ -94,20 +97,26 @@ fn write_section(out: &mut String, section: &Section, width: usize) {
     }
 }
 
-/// Width of the longest bar.
+/// Width of the longest bar; where lines are short, names need the room.
 const BAR_WIDTH: usize = 20;
+const BAR_WIDTH_OF_SHORT: usize = 6;
+const SHORT_LINE: usize = 72;
 
 fn ranking(out: &mut String, of: &Ranking, width: usize) {
     out.push('\n');
+    let bar_width = if width < SHORT_LINE { BAR_WIDTH_OF_SHORT } else { BAR_WIDTH };
     wrapped(out, &of.heading(), "  ", "    ", width);
     let longest = of.rows.iter().map(|row| display_width(&row.times)).max().unwrap_or(0);
     for row in &of.rows {
-        let [solid, shaded] = of.shares(row).map(|share| (share * BAR_WIDTH as f64).round() as usize);
+        let [solid, shaded] = of.shares(row).map(|share| (share * bar_width as f64).round() as usize);
         let bar = "█".repeat(solid.max(1)) + &"▒".repeat(shaded.saturating_sub(solid.max(1)));
         let mark = if row.is_sure { ' ' } else { '?' };
-        let first = format!("  {:>longest$} {mark} {bar:<BAR_WIDTH$}  ", row.times);
+        let first = format!("  {:>longest$} {mark} {bar:<bar_width$}  ", row.times);
         let further = " ".repeat(display_width(&first));
         wrapped(out, &row.names.join(", "), &first, &further, width);
+    }
+    for line in &of.follows {
+        wrapped(out, line, "  - ", "    ", width);
     }
 }
 
@@ -248,6 +257,25 @@ fn options<'a>(width: usize) -> textwrap::Options<'a> {
     textwrap::Options::new(width)
         .word_separator(textwrap::WordSeparator::AsciiSpace)
         .word_splitter(textwrap::WordSplitter::NoHyphenation)
+}
+
+/// A character of ASCII for each, so that columns stay columns: what has no likeness becomes a question mark.
+fn ascii(text: &str) -> String {
+    let alike = |c: char| match c {
+        c if c.is_ascii() => c,
+        '■' | '█' => '#',
+        '▒' => '=',
+        '─' | '–' | '—' | '−' => '-',
+        '±' => '~',
+        '×' => 'x',
+        'µ' | 'μ' => 'u',
+        '·' | '…' => '.',
+        '≤' => '<',
+        '≥' | '→' => '>',
+        '\u{a0}' | '\u{202f}' => ' ',
+        _ => '?',
+    };
+    text.chars().map(alike).collect()
 }
 
 /// Headings bold, the best of a row green, warnings yellow.

@@ -19,6 +19,7 @@ pub mod own;
 mod page;
 mod place;
 mod prelude;
+pub mod properties;
 pub mod shared_counters;
 pub mod signal;
 pub mod suites;

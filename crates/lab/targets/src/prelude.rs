@@ -15,3 +15,6 @@ pub(crate) use weighbridge_harness::host::Host;
 pub(crate) use weighbridge_harness::params::{CaseParams, Touch, Wait};
 pub(crate) use weighbridge_harness::shared::Step;
 pub(crate) use weighbridge_harness::{counter_check, touch};
+pub(crate) use weighbridge_record::{Across, Properties, Property};
+
+pub(crate) use crate::properties::{self, SHARED_MEMORY};

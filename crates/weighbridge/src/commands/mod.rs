@@ -1,5 +1,6 @@
 //! The commands, one file or folder each.
 
+mod advise;
 mod bloat;
 mod check;
 mod compare;
@@ -41,6 +42,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Plan(args) => plan::plan(&args),
         Command::List(args) => list::list(&args),
         Command::Env(args) => env::env(&args),
+        Command::Advise(args) => advise::advise(&args),
         Command::Report(args) => report::report(&with_record(args)?),
         Command::History(args) => history::history(&args),
         Command::Compare(args) => compare::compare(&args),

@@ -35,16 +35,18 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
     warn_of_debug_build();
     scope.selected.left_out_note().iter().chain(&scope.notes).for_each(|note| output::warn(note));
-    measure(args, scope, &host, &interrupt, destination)
+    let (closed, has_numbers) = measure(args, scope, &host, &interrupt, destination);
+    conclude(closed, args.output.of.format, has_numbers)
 }
 
-fn measure(
+/// The record, and whether it has a number.
+pub(super) fn measure(
     args: &Run,
     scope: Scope,
     host: &Host,
     interrupt: &Interrupt,
     destination: Destination,
-) -> Result<Exit, Failure> {
+) -> (Closed, bool) {
     let bench =
         Bench { host, interrupt, seed: args.seed.unwrap_or_else(random_seed), is_watched: args.progress };
     let mut asked = scope.settings(&args.selection);
@@ -92,7 +94,7 @@ fn measure(
         Ok(ended)
     });
     let has_numbers = recorder.has_numbers();
-    conclude(measuring.close(ended), args.output.of.format, has_numbers)
+    (measuring.close(ended), has_numbers)
 }
 
 /// Shows what was found; one sentence for each thing that went wrong, and the exit code of the worst.

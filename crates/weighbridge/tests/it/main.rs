@@ -1,6 +1,7 @@
 //! The whole program, as a user meets it. Almost everything is measured with `mock`, whose latency is known and whose time
 //! is virtual, so that figures are the same on every machine.
 
+mod advise;
 mod bustle;
 #[path = "../../../dbus/traffic/tests/it/common/mod.rs"]
 mod captures;

@@ -13,6 +13,7 @@ use weighbridge_harness::contract::{
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_harness::pattern::{self, Pattern};
+use weighbridge_record::Properties;
 
 use super::{Connected, Role, facts, recv_name, send_name};
 use crate::broker::{Kind, Running};
@@ -33,6 +34,10 @@ impl<K: Kind> Mechanism for PairByLibrary<K> {
     const IN_SUITES: InSuites = Pair::<K>::IN_SUITES;
     const COUNTER_CHECK: Option<CounterCheck> = Pair::<K>::COUNTER_CHECK;
     type End = LibraryEnd;
+
+    fn properties(params: &CaseParams) -> Properties {
+        Pair::<K>::properties(params)
+    }
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         Pair::<K>::fit(host, params)

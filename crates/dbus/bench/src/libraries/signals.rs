@@ -10,6 +10,7 @@ use weighbridge_harness::buffer::Buffer;
 use weighbridge_harness::contract::{Caps, EndResources, Facts, Unsupported};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
+use weighbridge_record::Properties;
 use weighbridge_targets::fan_out::{Multicast, MulticastReceiver, MulticastSender, receivers};
 
 use super::{Connected, Role, facts, recv_name, send_name};
@@ -28,6 +29,10 @@ impl<K: Kind> Multicast for SignalsByLibrary<K> {
     const AXES: &'static [Axis] = Signals::<K>::AXES;
     type Sender = Emitter;
     type Receiver = Subscriber;
+
+    fn properties(params: &CaseParams) -> Properties {
+        Signals::<K>::properties(params)
+    }
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         Signals::<K>::fit(host, params)

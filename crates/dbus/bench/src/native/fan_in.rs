@@ -14,7 +14,7 @@ use weighbridge_harness::shared::Step;
 use weighbridge_targets::fan_in::writers;
 use weighbridge_targets::shared_counters::SharedCounters;
 
-use super::{CausewayBus, WAITS, failed, join, next, payload};
+use super::{CausewayBus, PROPERTIES, WAITS, failed, join, next, payload};
 use crate::broker::{self, Brokered, Kind, Place};
 use crate::client::{INTERFACE, MEMBER};
 use crate::credit::DEPTH;
@@ -28,6 +28,7 @@ pub struct FanIn;
 impl Brokered for FanIn {
     const TARGET: Target = Target {
         waits: WAITS,
+        properties: |_| Some(PROPERTIES),
         axes: &[WRITERS, Place::AXIS, broker::NICE, DEPTH],
         create: |_, params| create(params),
         drive: |_, resources, params, cx| drive(resources, params, cx),

@@ -22,6 +22,7 @@ use causeway_dbus_wire::wire::Body;
 use weighbridge_dbus_client::brokers::Program;
 use weighbridge_harness::choice;
 use weighbridge_harness::params::{CaseParams, Wait};
+use weighbridge_record::{Across, Properties, Property};
 
 use crate::broker::Kind;
 use crate::client::{INTERFACE, MEMBER, PATH};
@@ -42,6 +43,9 @@ choice! {
 
 /// A member waits as the library does.
 pub const WAITS: &[Wait] = &[Wait::Block];
+
+/// Of members: an end is announced, and its messages are in memory that nobody else writes. The socket of the bus is a path.
+pub const PROPERTIES: Properties = Properties::of(&[Property::SurvivesKill], Across::SharedPath);
 
 #[derive(Debug)]
 pub struct CausewayBus;

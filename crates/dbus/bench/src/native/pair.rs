@@ -9,10 +9,10 @@ use weighbridge_harness::contract::{
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_harness::pattern;
-use weighbridge_record::PerOp;
+use weighbridge_record::{PerOp, Properties, Property};
 
 use super::mixed::DbusClient;
-use super::{CausewayBus, SleepsOn, WAITS};
+use super::{CausewayBus, PROPERTIES, SleepsOn, WAITS};
 use crate::broker::{self, Brokered, Kind, Place};
 use crate::client;
 use crate::credit::DEPTH;
@@ -40,6 +40,13 @@ impl Mechanism for Pair {
     /// An outbox has room for several messages of the case.
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = LibraryEnd;
+
+    fn properties(params: &CaseParams) -> Properties {
+        // A client is of whatever user the bus lets in, and sleeps on its socket; members are of one user.
+        let has_client = DbusClient::of(params) != DbusClient::None;
+        let is_pollable = params.choice::<SleepsOn>() == SleepsOn::Descriptor;
+        PROPERTIES.with(Property::OtherUsers, has_client).with(Property::Pollable, is_pollable)
+    }
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         broker::fit(CausewayBus::PROGRAM, host, params)?;

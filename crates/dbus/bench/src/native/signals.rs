@@ -6,10 +6,10 @@ use weighbridge_harness::axis::{Axis, Choice};
 use weighbridge_harness::contract::{Caps, EndResources, InSuites, Prepared, Target, Unsupported};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
-use weighbridge_record::PerOp;
+use weighbridge_record::{PerOp, Properties};
 use weighbridge_targets::fan_out::{self, Multicast, is_one_at_a_time, receivers};
 
-use super::{CausewayBus, WAITS};
+use super::{CausewayBus, PROPERTIES, WAITS};
 use crate::broker::{self, Brokered, Kind, Place};
 use crate::client;
 use crate::libraries::signals::{Emitter, SignalsByLibrary, Subscriber};
@@ -35,6 +35,10 @@ impl Multicast for Signals {
     const AXES: &'static [Axis] = &[Place::AXIS, broker::NICE];
     type Sender = Emitter;
     type Receiver = Subscriber;
+
+    fn properties(_params: &CaseParams) -> Properties {
+        PROPERTIES
+    }
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         broker::fit(CausewayBus::PROGRAM, host, params)?;

@@ -3,6 +3,8 @@
 use std::io;
 use std::thread;
 
+use weighbridge_record::Properties;
+
 use super::caps::Caps;
 use super::resources::{EndResources, Facts, Figures, Side};
 use super::target::{CounterCheck, InSuites, Unsupported};
@@ -32,6 +34,9 @@ pub trait Mechanism: 'static {
     const TO_ITSELF: Result<usize, &'static str> = Ok(64 << 10);
     /// One end of it.
     type End: Endpoint;
+
+    /// What a choice may demand of it in this case. That it keeps boundaries and loses nothing follows from [`CAPS`](Mechanism::CAPS).
+    fn properties(params: &CaseParams) -> Properties;
 
     /// The capabilities in this case: [`CAPS`](Mechanism::CAPS), unless one type stands for mechanisms that are known only when the
     /// program runs.

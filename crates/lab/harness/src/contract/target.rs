@@ -5,7 +5,7 @@
 
 use std::io;
 
-use weighbridge_record::{CaseId, PerOp};
+use weighbridge_record::{CaseId, PerOp, Properties, Property};
 
 use super::caps::Caps;
 use super::pattern::PatternInfo;
@@ -42,6 +42,8 @@ pub struct Target {
     pub about: &'static str,
     /// Its capabilities.
     pub caps: Caps,
+    /// What a choice may demand of it in a case, where it is a way to exchange messages; [`properties_of`](Target::properties_of) says it.
+    pub properties: fn(&CaseParams) -> Option<Properties>,
     /// Ways to wait, the default first.
     pub waits: &'static [Wait],
     /// Settings of its own.
@@ -73,6 +75,7 @@ impl Target {
             id: "noop",
             about,
             caps: Caps::HARNESS,
+            properties: |_| None,
             fit: |_, _| Ok(()),
             create: |_, _| Ok(Vec::new()),
             drive,
@@ -84,6 +87,24 @@ impl Target {
     /// Is it timed in virtual time?
     pub fn time(&self) -> Time {
         if self.caps.has(Caps::VIRTUAL_TIME) { Time::Virtual } else { Time::Raw }
+    }
+
+    /// What a choice may demand of it in this case. Boundaries and losses follow from its capabilities, and an end that spins sleeps on no
+    /// descriptor.
+    pub fn properties_of(&self, params: &CaseParams) -> Option<Properties> {
+        if self.caps.has(Caps::HARNESS) {
+            return None;
+        }
+        let own = (self.properties)(params)?;
+        // A policy by which a receiver that is behind is overtaken is the user's own choice of losses.
+        let is_overtaken = params.axes.get("policy").is_some_and(|policy| policy == "lossy");
+        let loses = self.caps.has(Caps::LOSSY) || is_overtaken;
+        let sleeps = !matches!(params.wait, Wait::Spin | Wait::SpinBlock | Wait::Yield);
+        Some(
+            own.with(Property::Boundaries, self.caps.has(Caps::PAYLOAD) && !self.caps.has(Caps::BYTE_STREAM))
+                .with(Property::Lossless, !loses)
+                .with(Property::Pollable, own.has(Property::Pollable) && sleeps),
+        )
     }
 
     /// How often the bytes of a payload are copied on one way, the sender's writing and the receiver's reading of them apart.

@@ -74,6 +74,7 @@ pub const fn target<M: Mechanism>() -> Target {
         id: M::ID,
         about: M::ABOUT,
         caps: M::CAPS,
+        properties: |params| Some(M::properties(params)),
         waits: M::WAITS,
         axes: M::AXES,
         patterns: ALL,

@@ -14,8 +14,13 @@ use crate::{CaseId, Contest, Contestant, Findings, Hub, Run, SliceSeries, Slices
 pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
 
 /// Axes that say how a mechanism is used, and not what it has to do: cases that differ in them only are in one contest.
-const OF_THE_MECHANISM: [&str; 10] = [
+const OF_THE_MECHANISM: [&str; 15] = [
     "wait",
+    "trust",
+    "receive",
+    "reuse",
+    "backing",
+    "sleeps-on",
     "capacity",
     "depth",
     "pipe-size",
@@ -26,6 +31,11 @@ const OF_THE_MECHANISM: [&str; 10] = [
     "latency-ns",
     "latency-ns-per-kib",
 ];
+
+/// Does an axis say how a mechanism is used?
+pub fn is_of_the_mechanism(axis: &str) -> bool {
+    OF_THE_MECHANISM.contains(&axis)
+}
 
 /// Patterns whose cases are different work, and not different ways to do the same.
 const DIFFERENT_WORK: [&str; 2] = ["solo", "parallel"];
@@ -117,7 +127,7 @@ fn grouped<'a>(entries: &[Entry<'a>]) -> Vec<Vec<Costs<'a>>> {
         let conditions: BTreeMap<&str, &str> = id
             .axes
             .iter()
-            .filter(|(name, _)| !OF_THE_MECHANISM.contains(&name.as_str()))
+            .filter(|(name, _)| !is_of_the_mechanism(name))
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let work = (id.pattern.as_str(), entry.alternative_to, id.payload_bytes);

@@ -26,5 +26,10 @@ pub fn ranking(of: &Ranking) -> String {
             escaped(&row.names.join(", "))
         );
     }
-    out + "</tbody></table>\n"
+    out += "</tbody></table>\n";
+    if !of.follows.is_empty() {
+        let lines: String = of.follows.iter().map(|line| format!("<li>{}</li>", escaped(line))).collect();
+        let _ = writeln!(out, "<ul class=\"follows\">{lines}</ul>");
+    }
+    out
 }

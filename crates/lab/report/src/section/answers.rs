@@ -1,9 +1,10 @@
 //! The answer first: for each question of a record, which mechanisms cost how many times the fastest, in groups whose order is sure.
 
-use weighbridge_record::{Contest, Contestant};
+use serde::Serialize;
+use weighbridge_record::{CaseId, Contest, Contestant, Property};
 
 use super::Context;
-use super::findings::{chosen, contests, name, nothing_apart, place_of, ratio};
+use super::findings::{chosen, contests, name, named, nothing_apart, place_of, ratio, settings};
 use crate::document::{Block, Rank, Ranking, Section};
 use crate::model::{Report, Sourced};
 use crate::units::{size, with_unit};
@@ -12,10 +13,15 @@ use crate::words;
 const ABOUT: &str = "How many times the fastest the others cost, those alike in one row. All of a row cost less than all of the next for sure, unless ? \
      is between them. The shaded end of a bar is where the intervals of a row lie; all hold at once, at 95 %.";
 
+const ABOUT_FOLLOWS: &str =
+    "Below the rows stands what costs least of those that have something which the first lacks.";
+
 /// Questions on a terminal; a page has them all.
 const QUESTIONS: usize = 5;
 /// Rows of one question: what is far behind is told together.
 const ROWS: usize = 6;
+/// The axis that a title has in words.
+const RECEIVERS: &str = "receivers";
 /// Those of a row cost at most so many times the first of them.
 const ALIKE: f64 = 1.2;
 
@@ -28,7 +34,9 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     }
     let shown = chosen(&all, QUESTIONS);
     let rankings: Vec<Ranking> = shown.iter().map(|contest| ranking(report, contest)).collect();
-    let mut blocks = vec![Block::Paragraph(ABOUT.into())];
+    let has_more = rankings.iter().any(|ranking| !ranking.follows.is_empty());
+    let about = if has_more { format!("{ABOUT} {ABOUT_FOLLOWS}") } else { ABOUT.into() };
+    let mut blocks = vec![Block::Paragraph(about)];
     if all.iter().all(|contest| contest.what.sure.is_empty()) {
         blocks.insert(0, Block::Paragraph(nothing_apart(report, &all)));
     }
@@ -47,15 +55,61 @@ fn ranking(report: &Report, contest: &Sourced<Contest>) -> Ranking {
     let first = &contest.what.contestants[0];
     let payload =
         if id.payload_bytes == 0 { String::new() } else { format!(" of {}", size(id.payload_bytes)) };
-    let summary = report.cases.iter().find(|case| case.source == contest.source && case.id == first.case);
-    let cost = summary.and_then(|case| case.summary.as_ref());
+    let measured = report.case(contest.source, &first.case);
+    let cost = measured.and_then(|case| case.summary.as_ref());
     let cost =
         cost.map_or(String::new(), |summary| format!(", {}", with_unit(&summary.unit, summary.median)));
+    let axes = measured.and_then(|case| Some(&case.case.as_ref()?.axes)).unwrap_or(&first.case.axes);
+    let receivers = axes.get(RECEIVERS).and_then(|count| count.parse().ok());
+    let receivers =
+        receivers.map_or(String::new(), |count| format!(" to {}", words::many(count, "receiver")));
+    let settings = settings(&contest.what, &["idle", RECEIVERS]);
+    let settings = if settings.is_empty() { settings } else { format!(",{settings}") };
+    let place = words::place(id.place());
+    let told = |of: &Follows| {
+        let properties: Vec<&str> = of.properties.iter().map(|property| property.in_words()).collect();
+        format!("{}: {} ({})", properties.join(", "), named(report, contest, &of.case), ratio(of.times_first))
+    };
     Ranking {
-        title: format!("{}{payload} {}", words::pattern(&id.pattern), words::place(id.place())),
+        title: format!("{}{payload}{receivers} {place}{settings}", words::pattern(&id.pattern)),
         unit: format!("1 = {}{cost}", name(report, contest, first)),
         rows: rows(report, contest),
+        follows: follows(report, contest).iter().map(told).collect(),
     }
+}
+
+/// What follows for who demands something that the mechanism of the lowest cost does not have.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Follows {
+    /// What is demanded.
+    pub properties: Vec<Property>,
+    /// The case of the lowest cost that has each of them.
+    pub case: CaseId,
+    /// Its cost over that of the first: what the demand costs.
+    pub times_first: f64,
+}
+
+/// In the order in which people read of properties; those with one answer together.
+pub fn follows(report: &Report, contest: &Sourced<Contest>) -> Vec<Follows> {
+    let properties = |one: &Contestant| report.case(contest.source, &one.case)?.case.as_ref()?.properties;
+    let mut contestants: Vec<&Contestant> = contest.what.contestants.iter().collect();
+    contestants.sort_by(|a, b| a.times_first.total_cmp(&b.times_first));
+    let Some((first, others)) = contestants.split_first() else { return Vec::new() };
+    let Some(own) = properties(first) else { return Vec::new() };
+    let mut out: Vec<Follows> = Vec::new();
+    for property in Property::ALL.into_iter().filter(|property| !own.has(*property)) {
+        let has = |one: &&&Contestant| properties(one).is_some_and(|of| of.has(property));
+        let Some(best) = others.iter().find(has) else { continue };
+        match out.iter_mut().find(|known| known.case == best.case) {
+            Some(known) => known.properties.push(property),
+            None => out.push(Follows {
+                properties: vec![property],
+                case: best.case.clone(),
+                times_first: best.times_first,
+            }),
+        }
+    }
+    out
 }
 
 /// Those of a tier that cost about the same, lowest first.
@@ -135,6 +189,55 @@ mod tests {
             ("d e", "2.00–2.10", [1.8, 2.2], true),
         ];
         assert_eq!(rows, expected.map(|(names, times, ends, sure)| (names.to_owned(), times, ends, sure)));
+    }
+
+    #[test]
+    fn who_demands_what_the_first_lacks_is_told_what_then_costs_least() {
+        use Property::{Boundaries, OtherUsers, Pollable, WithoutSharedMemory};
+        let of = contest(&[("ring", 0, 1.0, None), ("pipe", 1, 1.13, None), ("tcp", 1, 2.6, None)]);
+        let has: [&[Property]; 3] = [
+            &[Boundaries],
+            &[OtherUsers, WithoutSharedMemory],
+            &[OtherUsers, WithoutSharedMemory, Pollable, Boundaries],
+        ];
+        let lines = of.what.contestants.iter().zip(has).map(|(one, has)| {
+            let properties = Some(weighbridge_record::Properties::of(has, Default::default()));
+            weighbridge_record::Line::Case(weighbridge_record::Case {
+                case: one.case.clone(),
+                properties,
+                ..Default::default()
+            })
+        });
+        let reading = weighbridge_record::Reading { lines: lines.collect(), problems: Vec::new() };
+        let report = Report::from_reading(reading);
+        let expected = [
+            "users that do not trust each other, without shared memory: pipe (1.13)",
+            "pollable: tcp (2.60)",
+        ];
+        assert_eq!(
+            ranking(&report, &of).follows,
+            expected,
+            "nothing survives a kill; the first has boundaries"
+        );
+        assert_eq!(ranking(&Report::default(), &of).follows, [""; 0], "of an old record nothing is known");
+    }
+
+    #[test]
+    fn axes_that_all_have_in_common_are_in_the_title_and_in_no_name() {
+        let with = |times: [(&str, &str); 2]| {
+            let mut of = contest(&[("a", 0, 1.0, None), ("b", 1, 2.0, None)]);
+            for one in &mut of.what.contestants {
+                one.case.pattern = "fan-out".into();
+                for (axis, value) in times {
+                    one.case.axes.insert(axis.into(), value.into());
+                }
+            }
+            of.what.contestants[1].case.axes.insert("wait".into(), "poll".into());
+            ranking(&Report::default(), &of)
+        };
+        let ranking = with([("receivers", "20"), ("touch", "none")]);
+        assert_eq!(ranking.title, "Fan-out of 4 KiB to 20 receivers on one CPU, touch=none");
+        assert_eq!((&ranking.unit[..], &ranking.rows[1].names[0][..]), ("1 = a", "b wait=poll"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Comparisons in sentences: which order of mechanisms is sure, then pairs that belong to no such order; each behind a fold.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use weighbridge_record::earlier::is_beside_a_load;
 use weighbridge_record::{CaseId, Comparison, Contest, Contestant, Findings, Place};
@@ -194,7 +194,8 @@ pub fn nothing_apart(report: &Report, contests: &[&Sourced<Contest>]) -> String 
 fn line(report: &Report, contest: &Sourced<Contest>) -> String {
     let id = place_of(contest);
     let payload = if id.payload_bytes == 0 { String::new() } else { size(id.payload_bytes) + " " };
-    plain(&format!("{} {payload}{}: {}.", id.pattern, id.place(), order(report, contest)))
+    let settings = settings(&contest.what, &["idle"]);
+    plain(&format!("{} {payload}{}{settings}: {}.", id.pattern, id.place(), order(report, contest)))
 }
 
 /// Every contestant with its tier.
@@ -217,7 +218,30 @@ fn table(report: &Report, contest: &Sourced<Contest>) -> Table {
 }
 
 pub fn name(report: &Report, contest: &Sourced<Contest>, one: &Contestant) -> String {
-    report.variant(contest.source, &one.case)
+    named(report, contest, &one.case)
+}
+
+/// A contestant by its mechanism and the axes in which it differs from another.
+pub fn named(report: &Report, contest: &Sourced<Contest>, case: &CaseId) -> String {
+    let mut own = case.clone();
+    let common = common_axes(&contest.what);
+    own.axes.retain(|axis, _| !common.contains_key(axis));
+    report.variant(contest.source, &own)
+}
+
+/// Axes on which all contestants stand alike, and not at their default: they belong to the question.
+pub fn common_axes(contest: &Contest) -> BTreeMap<String, String> {
+    let [first, others @ ..] = &contest.contestants[..] else { return BTreeMap::new() };
+    let is_common =
+        |axis: &String, value: &String| others.iter().all(|one| one.case.axes.get(axis) == Some(value));
+    let own = first.case.axes.iter().filter(|(axis, value)| is_common(axis, value));
+    own.map(|(axis, value)| (axis.clone(), value.clone())).collect()
+}
+
+/// The same as in a heading, without those that are in the words of the place: ` receivers=20 wait=epoll`.
+pub fn settings(contest: &Contest, told: &[&str]) -> String {
+    let of = common_axes(contest).into_iter().filter(|(axis, _)| !told.contains(&axis.as_str()));
+    of.map(|(axis, value)| format!(" {axis}={value}")).collect()
 }
 
 /// What is sure of an order, and between which of the leaders none is.
@@ -260,7 +284,7 @@ fn order(report: &Report, contest: &Sourced<Contest>) -> String {
 fn without_tiers(report: &Report, contest: &Sourced<Contest>) -> String {
     let Contest { contestants: all, sure, .. } = &contest.what;
     let names = |ids: &mut dyn Iterator<Item = &CaseId>| -> Vec<String> {
-        ids.map(|id| report.variant(contest.source, id)).collect()
+        ids.map(|id| named(report, contest, id)).collect()
     };
     if sure.is_empty() {
         let everyone = listed(NAMED, names(&mut all.iter().map(|one| &one.case)));
@@ -435,7 +459,7 @@ mod tests {
         let sure = contest(&[("a", 0, 1.0, None), ("b", 1, 3.0, Some([2.9, 3.1]))], &[(&["a"], &["b"])], 64);
         for (contests, is_said) in [(vec![unsure.clone()], true), (vec![unsure, sure], false)] {
             let report = Report { contests, ..Report::default() };
-            let text = crate::text(&report, crate::Style { color: false, width: Some(300) });
+            let text = crate::text(&report, crate::Style { color: false, width: Some(300), ascii: false });
             assert_eq!(text.contains("no mechanism could be told apart"), is_said, "{text}");
         }
         let text = said(&[("a", 0, 1.0, None), ("b", 0, 1.3, None)], "same-cpu");

@@ -26,8 +26,10 @@ use crate::matrix::{Matrix, matrices};
 use crate::model::Report;
 use crate::{notes, suite};
 
+pub use answers::follows;
 pub use compare::verdict_in_words;
 pub use distribution::name as percentile_name;
+pub use findings::{common_axes, named};
 pub use remarks::skipped;
 
 /// What sections are made from.

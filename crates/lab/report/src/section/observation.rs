@@ -384,7 +384,7 @@ mod tests {
     fn as_many_functions_are_listed_as_were_asked_for_each_with_its_samples() {
         let mut report = report();
         let listed = |report: &Report| {
-            let text = text(report, crate::Style { color: false, width: Some(120) });
+            let text = text(report, crate::Style { color: false, width: Some(120), ascii: false });
             text.lines().filter(|line| line.contains("pipe_read")).map(str::to_owned).collect::<Vec<_>>()
         };
         // 300 ns of 1,298,667 operations, in periods of 487 µs.

@@ -56,6 +56,7 @@ pub fn case(id: &CaseId, unit: &str) -> Case {
         measured_alone: None,
         facts: [("pipe_bytes".to_string(), "65536".to_string())].into(),
         traits: None,
+        properties: None,
     }
 }
 

@@ -27,7 +27,7 @@ fn record(suite: &str, cases: &[(&str, &str, f64)], skipped: &[(&str, &str)]) ->
 
 /// The part of the terminal's text that is the suite's: what comes after the machine.
 fn text(reading: Reading) -> String {
-    let style = Style { color: false, width: Some(100) };
+    let style = Style { color: false, width: Some(100), ascii: false };
     let text = weighbridge_report::text(&Report::from_reading(reading), style);
     let mut sections = text.split("\n■ ").skip_while(|section| !section.contains("Machine\n"));
     format!("■ {}\n", sections.nth(1).expect("the suite after the machine").trim_end())
@@ -213,7 +213,7 @@ fn bandwidths_of_akbench_are_drawn_beside_those_of_2025_with_their_share_of_the_
     });
     let figures = graph.and_then(|graph| graph.figures.as_ref()).expect("a graph with its figures");
     assert_eq!(figures.rows.len(), 12, "a row for each published bandwidth");
-    let text = weighbridge_report::text(&report, Style { color: false, width: Some(100) });
+    let text = weighbridge_report::text(&report, Style { color: false, width: Some(100), ascii: false });
     assert!(text.contains("███████████████████████ 18.1, 71%"), "{text}");
     assert!(text.contains("█████████████ 10.0, 50%"), "{text}");
     assert!(weighbridge_report::html(&report).contains("memcpy, ours"));

@@ -7,7 +7,7 @@ use weighbridge_report::{Report, Style, html, markdown};
 use crate::common;
 
 fn text(report: &Report, width: u16) -> String {
-    weighbridge_report::text(report, Style { color: false, width: Some(width) })
+    weighbridge_report::text(report, Style { color: false, width: Some(width), ascii: false })
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn foreign_text_sends_no_escape_to_the_terminal() {
 #[test]
 fn color_is_only_there_when_asked_for_and_changes_nothing_else() {
     let report = Report::from_reading(common::whole());
-    let colored = weighbridge_report::text(&report, Style { color: true, width: Some(80) });
+    let colored = weighbridge_report::text(&report, Style { color: true, width: Some(80), ascii: false });
     let mut stripped = String::new();
     let mut rest = colored.as_str();
     while let Some(start) = rest.find('\u{1b}') {

@@ -38,6 +38,7 @@ const fn target(id: &'static str, about: &'static str) -> Target {
         id,
         about,
         caps: Caps::PAYLOAD.and(Caps::BYTE_STREAM),
+        properties: |params| Some(properties::of_streams(params)),
         waits: &[],
         axes: &[],
         patterns: &[ALL_TO_ALL],

@@ -51,6 +51,7 @@ const fn target(id: &'static str, about: &'static str, axes: &'static [Axis]) ->
         id,
         about,
         caps: Caps::PAYLOAD.and(Caps::BYTE_STREAM).and(Caps::YIELDS),
+        properties: |params| Some(properties::of_streams(params)),
         waits: &[],
         axes,
         patterns: &[FAN_IN],

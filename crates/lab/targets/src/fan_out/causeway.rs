@@ -13,7 +13,7 @@ use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
 use super::uninterested::{UNINTERESTED, Uninterested};
 use crate::mechanism::causeway::{
     CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, SleepingPlace, accept_invitation,
-    create, hear, invite, loan, with_trust,
+    create, hear, invite, loan, properties_of, with_trust,
 };
 use crate::prelude::*;
 
@@ -38,6 +38,10 @@ impl<K: Kind> Multicast for Causeway<K> {
     const AXES: &'static [Axis] = &[CAPACITY, Delivery::AXIS, SleepingPlace::AXIS, UNINTERESTED];
     type Sender = Sender;
     type Receiver = Subscribed;
+
+    fn properties(params: &CaseParams) -> Properties {
+        properties_of::<K>(params)
+    }
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let (bytes, needed) = (capacity_bytes(params), needed_bytes(params));

@@ -60,6 +60,7 @@ pub const fn target<C: Multicast>() -> Target {
         id: C::ID,
         about: C::ABOUT,
         caps: C::CAPS,
+        properties: |params| Some(C::properties(params)),
         waits: C::WAITS,
         axes: C::AXES,
         patterns: &[FAN_OUT],

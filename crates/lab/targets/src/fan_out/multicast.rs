@@ -21,6 +21,9 @@ pub trait Multicast: 'static {
     /// A receiving end.
     type Receiver: MulticastReceiver;
 
+    /// What a choice may demand of it in this case. That it keeps boundaries and loses nothing follows from [`CAPS`](Multicast::CAPS).
+    fn properties(params: &CaseParams) -> Properties;
+
     /// Can this case run here? If not: one sentence with the limit's name and how to raise it.
     fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
         Ok(())

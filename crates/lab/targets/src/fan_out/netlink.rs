@@ -24,6 +24,11 @@ impl Multicast for NetlinkMulticast {
     type Sender = Sender;
     type Receiver = Receiver;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        // To join a group takes CAP_NET_ADMIN, in the network namespace of its sender.
+        Properties::of(&[Property::Pollable, Property::WithoutSharedMemory], Across::OneNamespace)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         static WORKS: OnceLock<Result<(), String>> = OnceLock::new();
         match WORKS.get_or_init(|| member().map(|_| ()).map_err(|error| error.to_string())) {

@@ -36,6 +36,10 @@ impl Multicast for Ring {
     type Sender = Sender;
     type Receiver = Receiver;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        SHARED_MEMORY
+    }
+
     fn ahead_max(params: &CaseParams) -> Option<u64> {
         Some(under_way(params))
     }

@@ -23,6 +23,10 @@ impl Multicast for PipeTee {
     type Sender = Sender;
     type Receiver = Receiver<true>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        properties::of_kernel(Across::PassedDescriptors)
+    }
+
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let pages = pages_each(params) * burst(params);
         if pages > PIPE_PAGES {

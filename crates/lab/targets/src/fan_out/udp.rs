@@ -27,6 +27,11 @@ impl Multicast for UdpMulticast {
     type Sender = Sender;
     type Receiver = Receiver;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        // Nobody hears of the death of another.
+        properties::of_kernel(Across::Network).with(Property::SurvivesKill, false)
+    }
+
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if params.payload_bytes > MOST_BYTES {
             return Err(Unsupported(format!(

@@ -22,6 +22,10 @@ impl<const STREAM: bool> Multicast for Unix<STREAM> {
     type Sender = Sender;
     type Receiver = Receiver<STREAM>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        properties::of_kernel(Across::SharedPath)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if STREAM { Ok(()) } else { fits_send_buffer(host, params) }
     }

@@ -44,6 +44,7 @@ const fn of<L: Lock>() -> Target {
         id: L::ID,
         about: L::ABOUT,
         caps: L::CAPS,
+        properties: |_| None,
         waits: L::WAIT,
         axes: &[],
         patterns: &[contend::INFO],

@@ -46,6 +46,10 @@ impl Mechanism for BuffersBarrier {
     const TO_ITSELF: Result<usize, &'static str> = Err("both ends cross a barrier at the same time");
     type End = BuffersEnd;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        SHARED_MEMORY
+    }
+
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         total_bytes(params).map(drop).ok_or_else(|| {
             let bytes = params.payload_bytes;

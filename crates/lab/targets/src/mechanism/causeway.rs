@@ -26,6 +26,7 @@ pub(crate) trait Kind: 'static {
     const ID: &'static str;
     const ABOUT: &'static str;
     const IN_SUITES: InSuites = InSuites::AtEverySize;
+    const HAS_SEVERAL_PUBLISHERS: bool = false;
     fn options() -> GroupOptions;
 }
 
@@ -50,6 +51,7 @@ impl Kind for ManyWriters {
     const IN_SUITES: InSuites = InSuites::AtSmallSizes(
         "what one order for many writers costs beyond causeway-sw shows at small sizes",
     );
+    const HAS_SEVERAL_PUBLISHERS: bool = true;
 
     fn options() -> GroupOptions {
         GroupOptions::new().several_publishers()
@@ -75,6 +77,18 @@ pub(crate) fn with_trust(options: GroupOptions, params: &CaseParams) -> GroupOpt
         SleepingPlace::SameUser => Trust::SameUser,
         SleepingPlace::Strangers => Trust::Strangers,
     })
+}
+
+/// Of a group: who dies is told by its server, whose socket is a path.
+pub(crate) const SURVIVES: Properties = Properties::of(&[Property::SurvivesKill], Across::SharedPath);
+
+/// Strangers sleep on words of their own and copy what they read; publishers trust each other in any case, so several are of one user.
+pub(crate) fn properties_of<K: Kind>(params: &CaseParams) -> Properties {
+    let has_strangers = params.choice::<SleepingPlace>() == SleepingPlace::Strangers
+        && params.choice_if_declared::<Receive>().is_none_or(|receive| receive == Receive::Copy);
+    SURVIVES
+        .with(Property::OtherUsers, has_strangers && !K::HAS_SEVERAL_PUBLISHERS)
+        .with(Property::Pollable, params.wait == Wait::Epoll)
 }
 
 pub(crate) const CAPACITY: Axis = Axis {
@@ -124,6 +138,10 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const IN_SUITES: InSuites = K::IN_SUITES;
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = CausewayEnd;
+
+    fn properties(params: &CaseParams) -> Properties {
+        properties_of::<K>(params)
+    }
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         fit(params)

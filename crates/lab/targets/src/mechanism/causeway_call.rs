@@ -12,7 +12,7 @@ use causeway::call::{
 };
 use causeway_os::socket;
 
-use super::causeway::{CAPACITY, capacity_bytes, fit, meet};
+use super::causeway::{CAPACITY, SURVIVES, capacity_bytes, fit, meet};
 use super::fd::peer_gone;
 use crate::prelude::*;
 
@@ -32,6 +32,10 @@ impl Mechanism for CausewayCall {
         InSuites::AtSmallSizes("what a call costs beyond a message of causeway-sw shows at small sizes");
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = CallEnd;
+
+    fn properties(_params: &CaseParams) -> Properties {
+        SURVIVES
+    }
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         fit(params)

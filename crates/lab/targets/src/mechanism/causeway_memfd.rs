@@ -16,7 +16,7 @@ use causeway::{
 };
 use causeway_os::socket;
 
-use super::causeway::{accept_invitation, create, invite, limit_spinning, meet};
+use super::causeway::{SURVIVES, accept_invitation, create, invite, limit_spinning, meet};
 use super::fd::one_each;
 use super::memfd_pass::{DEPTH, Reuse, depth};
 use super::yes_no;
@@ -40,6 +40,10 @@ impl Mechanism for CausewayMemfd {
     );
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = ReferenceEnd;
+
+    fn properties(_params: &CaseParams) -> Properties {
+        SURVIVES
+    }
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Ok(one_each(socket::seqpacket_pair()?))

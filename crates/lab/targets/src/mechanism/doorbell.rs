@@ -16,6 +16,8 @@ pub(super) trait Doorbell: Sized + 'static {
     const ID: &'static str;
     const ABOUT: &'static str;
     const WAITS: &'static [Wait];
+    /// What a choice may demand of a ring with it.
+    const PROPERTIES: Properties = SHARED_MEMORY;
 
     /// Descriptors for each end: its own doorbells for data and for room, then the other end's.
     fn create() -> io::Result<[EndResources; 2]> {
@@ -162,6 +164,7 @@ impl Doorbell for EventFd {
     const ID: &'static str = "ring-eventfd";
     const ABOUT: &'static str = "a ring in shared memory; an end that finds it empty or full sleeps on an eventfd, which an event loop can wait for";
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::SpinBlock];
+    const PROPERTIES: Properties = SHARED_MEMORY.with(Property::Pollable, true);
 
     fn create() -> io::Result<[EndResources; 2]> {
         let bell = || eventfd(0, EventfdFlags::CLOEXEC);

@@ -28,6 +28,10 @@ impl Mechanism for Fifo {
         InSuites::AtSmallSizes("it is the same code in the kernel as pipe, which is compared at every size");
     type End = Copying<ByteStream>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        properties::of_kernel(Across::SharedPath)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         pipe::fits_pipe_size(host, params)
     }

@@ -60,6 +60,11 @@ impl Mechanism for MemfdPass {
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = PassEnd;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        // Both may write the page of credit, on which a sender would wait for a dead receiver for ever.
+        SHARED_MEMORY.with(Property::Pollable, true)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         const BUFFER: &str = "net/core/wmem_default";
         // Of its buffer a message has what remains beside the kernel's head of it.

@@ -28,6 +28,10 @@ impl Mechanism for Mock {
     const IN_SUITES: InSuites = InSuites::Never("its time is virtual");
     type End = MockEnd;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        Properties::default()
+    }
+
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Ok([EndResources::default(), EndResources::default()])
     }

@@ -123,6 +123,10 @@ mod tests {
         });
         type End = <noop::Noop as Mechanism>::End;
 
+        fn properties(_params: &CaseParams) -> Properties {
+            SHARED_MEMORY
+        }
+
         fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
             noop::Noop::create(host, params)
         }

@@ -52,6 +52,11 @@ impl Mechanism for MqPosix {
     const IN_SUITES: InSuites = InSuites::AtSmallSizes("fs.mqueue.msgsize_max is 8 KiB by default");
     type End = Copying<Queues>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        // A queue outlives who wrote it, and tells nobody; containers have an IPC namespace each.
+        properties::of_kernel(Across::OneNamespace).with(Property::SurvivesKill, false)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if host.sysctl_number(MSG_MAX).is_none() {
             return Err(Unsupported("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)".into()));

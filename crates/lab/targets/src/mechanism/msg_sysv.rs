@@ -43,6 +43,11 @@ impl Mechanism for MsgSysv {
     const IN_SUITES: InSuites = InSuites::AtSmallSizes("kernel.msgmax is 8 KiB by default");
     type End = Copying<Pair>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        // It has a number and no descriptor; containers have an IPC namespace each.
+        Properties::of(&[Property::OtherUsers, Property::WithoutSharedMemory], Across::OneNamespace)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         fits(host, params)
     }

@@ -12,6 +12,10 @@ impl Mechanism for Noop {
     const IN_SUITES: InSuites = InSuites::Never("the harness itself, which each suite measures once");
     type End = NoopEnd;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        Properties::default()
+    }
+
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Ok([EndResources::default(), EndResources::default()])
     }

@@ -24,6 +24,10 @@ impl Mechanism for Pipe {
     const AXES: &'static [Axis] = &[PIPE_SIZE];
     type End = Copying<ByteStream>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        properties::of_kernel(Across::PassedDescriptors)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         fits_pipe_size(host, params)
     }

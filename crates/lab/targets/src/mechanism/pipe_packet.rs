@@ -30,6 +30,10 @@ impl Mechanism for PipePacket {
     const IN_SUITES: InSuites = InSuites::AtSmallSizes("a packet of a pipe holds at most a page");
     type End = Copying<Packets>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        properties::of_kernel(Across::PassedDescriptors)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if params.payload_bytes > MOST_BYTES {
             return Err(Unsupported(format!(

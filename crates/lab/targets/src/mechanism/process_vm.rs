@@ -33,6 +33,11 @@ impl Mechanism for ProcessVm {
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = Copying<Remote>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        // To read the memory of another takes the rights to trace it, and its number; what a dead sender had not been asked for is gone.
+        Properties::of(&[Property::Pollable, Property::WithoutSharedMemory], Across::OneNamespace)
+    }
+
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         match params.number(DEPTH.name) {
             Some(depth) if depth > MOST_DEPTH => Err(Unsupported(format!(

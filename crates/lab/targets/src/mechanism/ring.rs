@@ -73,6 +73,10 @@ impl<D: Doorbell> Mechanism for Ring<D> {
     const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = RingEnd<D>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        D::PROPERTIES
+    }
+
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let slots = params.number(DEPTH.name).unwrap_or(2);
         let stride = (SLOT_HEADER + params.payload_bytes).checked_next_multiple_of(LINES);

@@ -31,6 +31,10 @@ impl Mechanism for Tcp {
     const AXES: &'static [Axis] = &[Nodelay::AXIS, socket::AXES[0], socket::AXES[1]];
     type End = Copying<ByteStream>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        properties::of_kernel(Across::Network)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         socket::fits_buffers(host, params)
     }

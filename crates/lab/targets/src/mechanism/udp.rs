@@ -22,6 +22,11 @@ impl Mechanism for Udp {
     const IN_SUITES: InSuites = InSuites::AtSmallSizes("a datagram holds less than 64 KiB");
     type End = Copying<Records>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        // A receive hears nothing of a dead sender, and only the next send of a dead receiver.
+        properties::of_kernel(Across::Network).with(Property::SurvivesKill, false)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if params.payload_bytes > MOST_BYTES {
             return Err(Unsupported(format!(

@@ -18,6 +18,8 @@ pub(super) trait Kind: 'static {
         "its largest message depends on net.core.wmem_default; unix-stream is compared at every size",
     );
     const AXES: &'static [Axis] = &[socket::AXES[0], socket::AXES[1], metadata::Asked::AXIS];
+    /// What a choice may demand of them.
+    const PROPERTIES: Properties = properties::of_kernel(Across::SharedPath);
     /// Makes two connected sockets.
     const PAIR: fn() -> causeway_os::Result<(OwnedFd, OwnedFd)>;
     type Transport: Transport + 'static;
@@ -70,6 +72,9 @@ pub(super) struct Dgram;
 impl Kind for Dgram {
     const ID: &'static str = "unix-dgram";
     const ABOUT: &'static str = "a pair of Unix sockets, SOCK_DGRAM: one call for each message";
+    // A receive hears nothing of a sender that is gone.
+    const PROPERTIES: Properties =
+        properties::of_kernel(Across::SharedPath).with(Property::SurvivesKill, false);
     const PAIR: fn() -> causeway_os::Result<(OwnedFd, OwnedFd)> = os::datagram_pair;
     type Transport = Records;
 
@@ -97,6 +102,10 @@ impl<K: Kind> Mechanism for UnixSocket<K> {
     const AXES: &'static [Axis] = K::AXES;
     const IN_SUITES: InSuites = K::IN_SUITES;
     type End = Copying<K::Transport>;
+
+    fn properties(_params: &CaseParams) -> Properties {
+        K::PROPERTIES
+    }
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         metadata::fit(params)?;

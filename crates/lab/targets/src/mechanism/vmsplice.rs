@@ -31,6 +31,10 @@ impl Mechanism for Vmsplice {
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
     type End = Copying<Pages>;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        properties::of_kernel(Across::PassedDescriptors)
+    }
+
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         pipe::fits_pipe_size(host, params)
     }

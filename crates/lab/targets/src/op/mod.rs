@@ -228,6 +228,7 @@ const fn of<O: Op>() -> Target {
         id: O::ID,
         about: O::ABOUT,
         caps: O::CAPS,
+        properties: |_| None,
         waits: &[],
         axes: O::AXES,
         patterns: Patterns::<O>::ALL,

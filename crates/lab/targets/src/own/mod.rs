@@ -133,6 +133,11 @@ impl Mechanism for Own {
         mine(params).description.caps()
     }
 
+    /// Its header has no words for what a choice may demand, so that nothing is claimed of it.
+    fn properties(_params: &CaseParams) -> Properties {
+        Properties::default()
+    }
+
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let description = &mine(params).description;
         let Description { name, to_itself_bytes, .. } = description;

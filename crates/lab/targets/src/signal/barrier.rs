@@ -71,6 +71,7 @@ impl Signal for Barrier {
     const ID: &'static str = "barrier";
     const ABOUT: &'static str = "a sense-reversing barrier in shared memory, its count guarded by a POSIX semaphore; waits by spinning";
     const WAITS: &'static [Wait] = &[Wait::Spin];
+    const PROPERTIES: Properties = SHARED_MEMORY;
 
     fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Crossing::create()

@@ -35,6 +35,7 @@ impl Signal for Condvar {
     const ABOUT: &'static str =
         "a process-shared pthread mutex and a condition variable for each direction, in shared memory";
     const WAITS: &'static [Wait] = &[Wait::Block];
+    const PROPERTIES: Properties = SHARED_MEMORY;
 
     fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|page| {

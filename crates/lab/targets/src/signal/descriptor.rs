@@ -17,6 +17,7 @@ pub(super) trait Channel: 'static {
     const ID: &'static str;
     const ABOUT: &'static str;
     const POST: Self::Bytes;
+    const PROPERTIES: Properties = properties::of_kernel(Across::PassedDescriptors);
     type Bytes: AsRef<[u8]> + AsMut<[u8]> + Copy;
 
     /// Of each end, near end first: the descriptor that it reads and the one that it writes.
@@ -30,6 +31,9 @@ impl Channel for EventFd {
     const ABOUT: &'static str =
         "an eventfd for each direction: a post writes 1, a wait reads the counter down";
     const POST: [u8; 8] = 1u64.to_ne_bytes();
+    // It is the same counter for both, and no end of it closes.
+    const PROPERTIES: Properties =
+        properties::of_kernel(Across::PassedDescriptors).with(Property::SurvivesKill, false);
     type Bytes = [u8; 8];
 
     fn create() -> io::Result<[[OwnedFd; 2]; 2]> {
@@ -77,6 +81,7 @@ impl<C: Channel> Signal for Descriptor<C> {
     const ID: &'static str = C::ID;
     const ABOUT: &'static str = C::ABOUT;
     const WAITS: &'static [Wait] = WAITS;
+    const PROPERTIES: Properties = C::PROPERTIES;
 
     fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Ok(C::create()?.map(EndResources::of))

@@ -29,6 +29,8 @@ pub(crate) trait Signal: Sized + 'static {
     const CAPS: Caps = Caps::NONE;
     const WAITS: &'static [Wait];
     const AXES: &'static [Axis] = &[];
+    /// What a choice may demand of it. It carries nothing, so that boundaries mean nothing; it loses no post.
+    const PROPERTIES: Properties;
     /// Its part in the suites that compare every signal.
     const IN_SUITES: InSuites = InSuites::AtEverySize;
 
@@ -81,6 +83,7 @@ const fn of<S: Signal>() -> Target {
         id: S::ID,
         about: S::ABOUT,
         caps: S::CAPS,
+        properties: |_| Some(S::PROPERTIES),
         waits: S::WAITS,
         axes: S::AXES,
         patterns: &[pingpong::INFO],

@@ -167,6 +167,7 @@ mod tests {
         const ID: &'static str = "to-itself";
         const ABOUT: &'static str = "";
         const WAITS: &'static [Wait] = &[Wait::Block];
+        const PROPERTIES: Properties = SHARED_MEMORY;
 
         fn attach(_side: Side, _resources: EndResources, _params: &CaseParams) -> io::Result<ToItself> {
             Ok(ToItself)

@@ -52,6 +52,7 @@ impl Signal for SemPosix {
     const ABOUT: &'static str =
         "a process-shared POSIX semaphore (sem_t in shared memory) for each direction";
     const WAITS: &'static [Wait] = &[Wait::Block];
+    const PROPERTIES: Properties = SHARED_MEMORY;
 
     fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|page| {

@@ -43,6 +43,8 @@ impl Signal for SemSysv {
     const ID: &'static str = "sem-sysv";
     const ABOUT: &'static str = "System V semaphores, one for each direction, with one operation in each semop: one post is one wake-up";
     const WAITS: &'static [Wait] = &[Wait::Block];
+    const PROPERTIES: Properties =
+        Properties::of(&[Property::OtherUsers, Property::WithoutSharedMemory], Across::OneNamespace);
 
     fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let set = Object::<Sets>::make()?;

@@ -31,6 +31,9 @@ impl Signal for Sigqueue {
     const ID: &'static str = "signal";
     const ABOUT: &'static str = "a queued real-time signal: sigqueue (to a thread of the same process: rt_tgsigqueueinfo) and sigwaitinfo";
     const WAITS: &'static [Wait] = &[Wait::Block];
+    const PROPERTIES: Properties =
+        // Only processes of one user may signal each other, by their numbers.
+        Properties::of(&[Property::WithoutSharedMemory], Across::OneNamespace);
 
     fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<Sigqueue> {
         let number = libc::SIGRTMIN();

@@ -31,6 +31,9 @@ impl Signal for UringMsg {
     const ID: &'static str = "uring-msg";
     const ABOUT: &'static str = "io_uring's MSG_RING: a post submits a message to the other ring, a wait waits for a completion in its own";
     const WAITS: &'static [Wait] = &[Wait::Uring];
+    const PROPERTIES: Properties =
+        // A copy of the ring of another takes the rights to trace it, and its number.
+        Properties::of(&[Property::WithoutSharedMemory], Across::OneNamespace);
 
     fn fit(host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
         host.uring_refused.clone().map_or(Ok(()), |why| Err(Unsupported(why)))

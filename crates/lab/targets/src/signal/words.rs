@@ -63,6 +63,7 @@ impl Signal for Atomic {
     const ABOUT: &'static str =
         "a word in shared memory for each direction, stored by one and spun on by the other";
     const WAITS: &'static [Wait] = &[Wait::Spin];
+    const PROPERTIES: Properties = SHARED_MEMORY;
     const AXES: &'static [Axis] = &[Layout::AXIS, Order::AXIS];
 
     fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Atomic> {
@@ -112,6 +113,7 @@ impl Signal for SpinYield {
         "a word in shared memory for each direction, and sched_yield between two looks at it";
     const CAPS: Caps = Caps::YIELDS;
     const WAITS: &'static [Wait] = &[Wait::Yield];
+    const PROPERTIES: Properties = SHARED_MEMORY;
 
     fn attach(side: Side, resources: EndResources, _params: &CaseParams) -> io::Result<SpinYield> {
         Ok(SpinYield(Turns::attach(side, resources, LINES)?))
@@ -143,6 +145,7 @@ impl Signal for Futex {
     const ABOUT: &'static str =
         "a word in shared memory for each direction: each post stores and wakes, each wait looks and sleeps";
     const WAITS: &'static [Wait] = &[Wait::Block];
+    const PROPERTIES: Properties = SHARED_MEMORY;
 
     fn attach(side: Side, resources: EndResources, _params: &CaseParams) -> io::Result<Futex> {
         Ok(Futex(Turns::attach(side, resources, LINES)?))
@@ -178,6 +181,7 @@ impl Signal for Noop {
     const CAPS: Caps = Caps::HARNESS;
     const IN_SUITES: InSuites = InSuites::Never("the harness itself, which is compared with nothing");
     const WAITS: &'static [Wait] = &[Wait::Block];
+    const PROPERTIES: Properties = SHARED_MEMORY;
 
     fn attach(_side: Side, _resources: EndResources, _params: &CaseParams) -> io::Result<Noop> {
         Ok(Noop { count: 0 })

@@ -14,6 +14,7 @@ use weighbridge_harness::host::Host;
 use weighbridge_harness::params::{CaseParams, Wait};
 use weighbridge_harness::pattern;
 use weighbridge_probe::topology::Topology;
+use weighbridge_record::Properties;
 use weighbridge_record::laws::MOVED_BY;
 
 /// What the laboratory is handed.
@@ -48,6 +49,10 @@ impl<const HARNESS: bool> Mechanism for Defective<HARNESS> {
     const AXES: &'static [Axis] = &[Defect::AXIS];
     const IN_SUITES: InSuites = InSuites::Never("it is defective");
     type End = DefectiveEnd;
+
+    fn properties(_params: &CaseParams) -> Properties {
+        Properties::default()
+    }
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         if HARNESS {

@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 use weighbridge_harness::axis::{self, Axis};
 use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::Target;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::placement;
 use weighbridge_harness::plan::{self, Changes};
+use weighbridge_record::{CaseId, Properties};
 
 use super::{caps, pattern_ids, takes, waits};
 
@@ -32,6 +34,7 @@ pub fn all(host: &Host) -> Value {
                 "patterns": pattern_ids(target),
                 "waits": waits(target),
                 "axes": axes(target.axes),
+                "properties": properties_of(target),
             })
         })
         .collect();
@@ -59,4 +62,11 @@ pub fn all(host: &Host) -> Value {
         "patterns": patterns, "mechanisms": mechanisms, "axes": axes(axis::COMMON),
         "placements": placements, "suites": suites,
     })
+}
+
+/// In the first of its patterns, with its defaults.
+fn properties_of(target: &Target) -> Option<Properties> {
+    let id = CaseId::new(target.patterns.first()?.id, target.id, 0, "free");
+    let (target, _, params) = catalogue::resolve(&id).ok()?;
+    target.properties_of(&params)
 }

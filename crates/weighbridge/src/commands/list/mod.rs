@@ -3,6 +3,7 @@
 //! Answers at once: it looks at topology and limits only, never at the clock.
 
 mod document;
+mod properties;
 mod text;
 
 use weighbridge_harness::axis::Values;

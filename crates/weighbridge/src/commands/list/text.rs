@@ -10,7 +10,7 @@ use weighbridge_harness::host::Host;
 use weighbridge_harness::placement;
 use weighbridge_harness::plan::{self, Changes};
 
-use super::{caps, grouped, pattern_ids, takes, waits};
+use super::{caps, grouped, pattern_ids, properties, takes, waits};
 
 /// Width of the column of names.
 const NAME: usize = 26;
@@ -42,13 +42,19 @@ pub fn overview(host: &Host) -> String {
         let cases = suite.cases(&Changes::default()).len();
         line(&mut out, suite.name, &format!("{} ({cases} cases)", suite.about));
     }
-    out.push_str("\n`weighbridge list NAME` describes one of these in full, with its own axes.\n");
+    out.push_str(
+        "\n`weighbridge list NAME` describes one of these in full, with its own axes; `weighbridge list properties` says what each \
+         mechanism has that a choice may demand.\n",
+    );
     out
 }
 
 /// Everything about what has this name, in whichever role it has it; nothing where there is no such thing.
 pub fn details(name: &str, host: &Host) -> Option<String> {
     let mut out = String::new();
+    if name == properties::NAME {
+        out += &properties::tables();
+    }
     for pattern in catalogue::patterns().into_iter().filter(|pattern| pattern.id == name) {
         pattern_details(&mut out, pattern);
     }
@@ -101,6 +107,7 @@ pub fn names() -> Vec<&'static str> {
         .chain(catalogue::all().flat_map(own_axes).map(|(_, axis)| axis.name))
         .chain(placement::ALL.iter().map(|placement| placement.name))
         .chain(plan::suites().map(|suite| suite.name))
+        .chain([properties::NAME])
         .collect();
     names.sort_unstable();
     names.dedup();
@@ -162,7 +169,7 @@ fn waits_line(target: &Target) -> Option<String> {
     Some(format!("waits: {own}{others}"))
 }
 
-fn subject_details(out: &mut String, target: &Target) {
+fn subject_details(out: &mut String, target: &'static Target) {
     let _ = writeln!(out, "{}: {}", target.id, target.about);
     let _ = writeln!(out, "  patterns: {}", pattern_ids(target).join(", "));
     let caps = caps(target);
@@ -171,6 +178,9 @@ fn subject_details(out: &mut String, target: &Target) {
     }
     if let Some(waits) = waits_line(target) {
         let _ = writeln!(out, "  {waits}");
+    }
+    if let Some(properties) = properties::line(target) {
+        let _ = writeln!(out, "  {properties}");
     }
     for axis in target.axes {
         let _ = writeln!(out, "  axis {}: {}\n    {}", axis.name, axis.about, values(axis));

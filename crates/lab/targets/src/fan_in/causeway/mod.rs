@@ -19,8 +19,8 @@ use super::writers;
 use crate::descriptors;
 use crate::many::no_faults;
 use crate::mechanism::causeway::{
-    CAPACITY, Causeway, Kind, ManyWriters, OneWriter, Receive, accept_invitation, capacity_bytes, create,
-    hear, invite,
+    CAPACITY, Causeway, Kind, ManyWriters, OneWriter, Receive, SURVIVES, accept_invitation, capacity_bytes,
+    create, hear, invite,
 };
 use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
@@ -41,6 +41,8 @@ const fn target(id: &'static str, about: &'static str, waits: &'static [Wait]) -
         id,
         about,
         caps: Caps::PAYLOAD,
+        // Several publishers of one log, or logs of several publishers.
+        properties: |params| Some(SURVIVES.with(Property::Pollable, params.wait == Wait::Epoll)),
         waits,
         axes: &[WRITERS, CAPACITY, Receive::AXIS],
         patterns: &[super::OF_MESSAGES],

@@ -27,6 +27,10 @@ impl Multicast for Iceoryx2 {
     type Sender = Sender;
     type Receiver = Receiver;
 
+    fn properties(_params: &CaseParams) -> Properties {
+        super::PROPERTIES
+    }
+
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let messages = depth(params).saturating_add(BORROWED).saturating_mul(receivers(params));
         place::fits(messages, params, "use fewer receivers or a smaller burst")

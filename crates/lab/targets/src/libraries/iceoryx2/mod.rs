@@ -29,6 +29,9 @@ const ID: &str = "iceoryx2";
 
 struct Iceoryx2;
 
+/// Who dies is found by who looks for it; its files name processes.
+const PROPERTIES: Properties = Properties::of(&[], Across::OneNamespace);
+
 const DEPTH: Axis = Axis {
     name: "depth",
     default: "default",
@@ -59,6 +62,10 @@ impl Mechanism for Iceoryx2 {
     const IN_SUITES: InSuites = InSuites::Never("not every build has it");
     const TO_ITSELF: Result<usize, &'static str> = Err("its two ends wait for each other while they attach");
     type End = Iceoryx2End;
+
+    fn properties(_params: &CaseParams) -> Properties {
+        PROPERTIES
+    }
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let messages = depth(params).saturating_add(BORROWED).saturating_mul(2);

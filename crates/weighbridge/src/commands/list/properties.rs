@@ -1,0 +1,102 @@
+//! What a choice may demand of each mechanism, as a table of Markdown, which `docs/advise.md` has.
+
+use std::fmt::Write;
+
+use weighbridge_harness::axis::{self, Axis, Values, Wait};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::{Caps, Target};
+use weighbridge_record::derive::is_of_the_mechanism;
+use weighbridge_record::{CaseId, Properties, Property};
+
+/// The name by which it is listed.
+pub const NAME: &str = "properties";
+
+/// The patterns whose mechanisms are told; others have the same.
+const PATTERNS: [(&str, &str); 3] =
+    [("roundtrip", "between two ends"), ("fan-out", "to many"), ("pingpong", "signals")];
+
+/// The heads of the columns, in the order of [`Property::ALL`].
+const HEADS: [&str; 7] =
+    ["other users", "pollable", "survives kill", "containers", "boundaries", "lossless", "no shared memory"];
+
+/// A table for each pattern.
+pub fn tables() -> String {
+    let mut out = String::new();
+    for (index, (pattern, about)) in PATTERNS.into_iter().enumerate() {
+        let blank = if index == 0 { "" } else { "\n" };
+        let _ = writeln!(out, "{blank}| {about} | {} |", HEADS.join(" | "));
+        let _ = writeln!(out, "|---{}|", "|---".repeat(HEADS.len()));
+        let drives = |target: &&Target| {
+            !target.caps.has(Caps::HARNESS) && target.patterns.iter().any(|own| own.id == pattern)
+        };
+        for target in catalogue::all().filter(drives) {
+            let cells: Vec<String> = Property::ALL.into_iter().map(|of| cell(target, pattern, of)).collect();
+            let _ = writeln!(out, "| `{}` | {} |", target.id, cells.join(" | "));
+        }
+    }
+    out
+}
+
+/// `yes`, what makes it so, or nothing; of containers what it takes.
+fn cell(target: &'static Target, pattern: &str, property: Property) -> String {
+    let base = CaseId::new(pattern, target.id, u64::from(target.caps.has(Caps::PAYLOAD)), "two-cpus");
+    let own = of(&base);
+    if own.is_some_and(|own| own.has(property)) {
+        let across = (property == Property::AcrossContainers).then(|| own.map(|own| own.across().in_words()));
+        return across.flatten().unwrap_or("yes").into();
+    }
+    settings(target)
+        .find(|(name, value)| of(&base.clone().with(name, value)).is_some_and(|own| own.has(property)))
+        .map_or(String::new(), |(name, value)| format!("`{name}={value}`"))
+}
+
+fn of(id: &CaseId) -> Option<Properties> {
+    let (target, _, params) = catalogue::resolve(id).ok()?;
+    target.properties_of(&params)
+}
+
+/// Every way to use it that is not the default.
+fn settings(target: &'static Target) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let waits = [Wait::Epoll, Wait::Poll].into_iter().chain(target.waits.iter().copied());
+    let waits = waits.filter(|wait| target.waits.contains(wait)).map(|wait| (axis::WAIT.name, wait.name()));
+    let words = |axis: &'static Axis| match axis.values {
+        Values::OneOf(words) if is_of_the_mechanism(axis.name) => words,
+        _ => &[],
+    };
+    waits.chain(
+        target.axes.iter().flat_map(move |axis| words(axis).iter().map(move |word| (axis.name, *word))),
+    )
+}
+
+/// The properties of a mechanism in a line; nothing of what is no way to exchange messages.
+pub fn line(target: &'static Target) -> Option<String> {
+    let pattern = target.patterns.first()?.id;
+    let with = |property: Property| match cell(target, pattern, property).as_str() {
+        "" => None,
+        "yes" => Some(property.in_words().to_owned()),
+        how if property == Property::AcrossContainers => Some(format!("{} by {how}", property.in_words())),
+        how => Some(format!("{} with {}", property.in_words(), how.trim_matches('`'))),
+    };
+    let all: Vec<String> = Property::ALL.into_iter().filter_map(with).collect();
+    (!all.is_empty()).then(|| format!("has: {}", all.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_the_properties_that_mechanisms_state() {
+        crate::register();
+        let document = include_str!("../../../../../docs/advise.md");
+        let tables = tables();
+        for row in tables.lines() {
+            assert!(
+                document.contains(row),
+                "docs/advise.md has not the tables of `weighbridge list properties`: {row}"
+            );
+        }
+        let rows = |text: &str| text.lines().filter(|line| line.starts_with("| `")).count();
+        assert_eq!(rows(document), rows(&tables), "a row of what does not exist any more");
+    }
+}
