@@ -24,6 +24,8 @@ pub struct Entry {
     pub cases: usize,
     /// Did the run end as it was meant to?
     pub is_complete: bool,
+    /// Does it say of a case that its figures are none?
+    pub is_void: bool,
 }
 
 /// A file with the ending of a record that is none, and why, as what follows the name of the file in a sentence.
@@ -141,17 +143,25 @@ pub fn entry(path: &Path) -> Result<Entry, String> {
         _ if line.is_empty() => return Err("is empty".into()),
         _ => return Err("is not a record".into()),
     };
-    let (mut cases, mut is_complete) = (0, false);
+    let (mut cases, mut is_complete, mut is_void) = (0, false, false);
     loop {
         line.clear();
         if file.read_until(b'\n', &mut line).map_err(cannot)? == 0 {
-            return Ok(Entry { path: path.to_owned(), header, cases, is_complete });
+            return Ok(Entry { path: path.to_owned(), header, cases, is_complete, is_void });
         }
-        // The kind comes first in a line; a line of a run is long, and nothing in it is of interest here.
-        cases += usize::from(line.starts_with(br#"{"kind":"case","#));
-        if line.starts_with(br#"{"kind":"end","#) {
-            let end = weighbridge_record::read(&line[..]).map_err(cannot)?;
-            is_complete = matches!(end.lines.first(), Some(Line::End(end)) if end.complete);
+        // A line of a run is long, and nothing in it is of interest here.
+        match weighbridge_record::kind(&line).as_deref() {
+            Some("case") => cases += 1,
+            Some("summary" | "skipped" | "end") => {
+                let read = weighbridge_record::read(&line[..]).map_err(cannot)?;
+                is_void |= !read.void_cases().is_empty();
+                is_complete = matches!(read.lines.first(), Some(Line::End(end)) if end.complete);
+            }
+            // What follows is another record, which nothing that reads this one takes in.
+            Some("header") => {
+                return Ok(Entry { path: path.to_owned(), header, cases, is_complete, is_void });
+            }
+            _ => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::{CountedBeside, EventCount, Look};
+use weighbridge_record::{CountedBeside, EventCount, Look, looking_ratio};
 use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::{median, paired_ratio};
 
@@ -113,13 +113,11 @@ impl Rounds {
         if pairs.is_empty() || ops == 0 {
             return None;
         }
-        let ratio = paired_ratio(&pairs, CONFIDENCE);
-        let (low, high) = ratio.interval.map_or((ratio.median, ratio.median), |of| (of.low, of.high));
         Some(CountedBeside {
             role,
             sampled_ns: all_ns / ops as f64,
             unobserved_ns: median(&pairs.iter().map(|(unobserved, _)| *unobserved).collect::<Vec<_>>()),
-            looking_ratio: [ratio.median, low, high],
+            looking_ratio: looking_ratio(&pairs)?,
         })
     }
 

@@ -1,11 +1,12 @@
 //! A record on disk: one JSON object a line, valid after every line.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use crate::{Line, SCHEMA};
+use crate::{Header, Line, SCHEMA};
 
 /// Appends lines to a file. Each line is one `write`, so a reader never sees half of one unless the disk fills,
 /// and then [`Writer::write`] takes the half back.
@@ -53,6 +54,7 @@ pub struct Problem {
 }
 
 const NO_HEADER: &str = "a record begins with a header line";
+const ANOTHER: &str = "another record begins here, and is left out with all that follows; give each record a file of its own, and name both files";
 const CUT: &str = "ends in the middle";
 const NEWER: &str = "written with schema ";
 
@@ -90,7 +92,16 @@ pub struct Reading {
     pub problems: Vec<Problem>,
 }
 
-/// Reads a record, keeping what is valid.
+impl Reading {
+    /// The header, where there is one.
+    pub fn header(&self) -> Option<&Header> {
+        self.lines
+            .iter()
+            .find_map(|line| if let Line::Header(header) = line { Some(&**header) } else { None })
+    }
+}
+
+/// Reads a record, keeping what is valid of it.
 ///
 /// # Errors
 /// Only that of reading itself; bad content is a [`Problem`], not an error.
@@ -101,12 +112,18 @@ pub fn read(input: impl BufRead) -> io::Result<Reading> {
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
+        let has_header = reading.header().is_some();
         let mut problem = |why| reading.problems.push(Problem { line: index + 1, why });
         if let Some(schema) = schema_of_header(&text).filter(|schema| *schema > SCHEMA) {
             reading.problems.push(Problem::newer(index + 1, schema));
             return Ok(reading);
         }
         match serde_json::from_slice::<Line>(&text) {
+            // Figures of one session under the machine of another are those of none.
+            Ok(Line::Header(_)) if has_header => {
+                problem(ANOTHER.into());
+                return Ok(reading);
+            }
             Ok(line) => reading.lines.push(line),
             Err(error) if error.is_eof() => problem(CUT.into()),
             Err(error) => problem(format!("not a line of a record: {}", without_position(&error))),
@@ -131,6 +148,21 @@ fn schema_of_header(text: &[u8]) -> Option<u32> {
     text.windows(KIND.len()).take(64).find(|part| *part == KIND)?;
     let version: Version = serde_json::from_slice(text).ok()?;
     (version.kind == "header").then_some(version.schema)
+}
+
+/// The kind of a line, whatever else it says; nothing of what is no line.
+pub fn kind(text: &[u8]) -> Option<Cow<'_, str>> {
+    #[derive(serde::Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow)]
+        kind: Cow<'a, str>,
+    }
+    // As a writer of ours has it, without a look at the rest of a long line.
+    if let Some(rest) = text.strip_prefix(b"{\"kind\":\"") {
+        let name = rest.split(|byte| *byte == b'"').next()?;
+        return std::str::from_utf8(name).ok().map(Cow::Borrowed);
+    }
+    Some(serde_json::from_slice::<Kind<'_>>(text).ok()?.kind)
 }
 
 /// The parser counts lines within the one line it was given, which would only confuse.
@@ -175,6 +207,19 @@ mod tests {
                 assert!(problem.to_string().starts_with(told), "{problem}");
             }
         }
+    }
+
+    #[test]
+    fn a_second_record_in_one_file_is_left_out_and_named() {
+        let header = |seed| {
+            serde_json::to_string(&Line::Header(Box::new(Header { seed, ..Header::default() }))).unwrap()
+        };
+        let whole = serde_json::to_string(&skipped()).unwrap();
+        let both = format!("{}\n{whole}\n{}\n{whole}\n{whole}\n", header(1), header(2));
+        let reading = read(both.as_bytes()).unwrap();
+        assert_eq!((reading.lines.len(), reading.header().unwrap().seed), (2, 1));
+        assert_eq!(reading.problems.len(), 1, "{:?}", reading.problems);
+        assert!(reading.problems[0].to_string().starts_with("line 3: another record begins here"));
     }
 
     #[test]

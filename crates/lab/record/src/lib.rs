@@ -36,7 +36,7 @@ pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
 pub use contest::{Contest, Contestant, Findings, SureOrder};
 pub use earlier::{Earlier, EarlierSessions};
 pub use explain::{BeyondSelf, Dose, ExplainedPart, ExplainedSet, Explanation, MadeOf, Price, Skill, WhatIf};
-pub use file::{Problem, Reading, Writer, read, read_file};
+pub use file::{Problem, Reading, Writer, kind, read, read_file};
 pub use functions::{FunctionChange, FunctionCount, Functions, FunctionsCompared, StackCount};
 pub use header::{CLOCK_OF_INSTRUCTIONS, Cache, Clock, Cpu, Dram, Header, Machine, Node, Tool};
 pub use hub::{DoubledSlices, Hub, HubMeeting, ToHub};
@@ -44,7 +44,7 @@ pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{End, Line, Skipped};
 pub use observation::{
     CountedBeside, Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart,
-    RefusedMeans, SymbolTime,
+    RefusedMeans, SymbolTime, looking_interval, looking_ratio,
 };
 pub use property::{Across, Properties, Property};
 pub use ratio::{Comparison, Crossover, Published, Ratio};

@@ -2,6 +2,8 @@
 //! runs whose figures are no results of the case.
 
 use serde::{Deserialize, Serialize};
+use weighbridge_stats::compare::CONFIDENCE;
+use weighbridge_stats::paired_ratio;
 
 use crate::{CaseId, SystemCalls};
 
@@ -195,4 +197,19 @@ pub struct DifferenceRow {
     /// B − A.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<f64>,
+}
+
+/// What looking costs, from pairs of a figure without and with it: the middle of their ratios and its interval, or three times the middle where
+/// too few pairs give none. Nothing of no pair.
+pub fn looking_ratio(pairs: &[(f64, f64)]) -> Option<[f64; 3]> {
+    let usable = |(without, with): &&(f64, f64)| *without > 0.0 && *with > 0.0;
+    let pairs: Vec<(f64, f64)> = pairs.iter().filter(usable).copied().collect();
+    let ratio = (!pairs.is_empty()).then(|| paired_ratio(&pairs, CONFIDENCE))?;
+    let [low, high] = ratio.interval.map_or([ratio.median; 2], |of| [of.low, of.high]);
+    Some([ratio.median, low, high])
+}
+
+/// The interval of what looking costs; nothing where there is none.
+pub fn looking_interval([ratio, low, high]: [f64; 3]) -> Option<[f64; 2]> {
+    (low < ratio || ratio < high).then_some([low, high])
 }

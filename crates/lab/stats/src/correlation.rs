@@ -88,6 +88,11 @@ pub fn widened(interval: Interval, middle: f64, factor: f64) -> Interval {
     }
 }
 
+/// The interval as wide as any correlation that is told makes one of `n` values ([`widened`]): none reaches further.
+pub fn widened_at_most(interval: Interval, middle: f64, n: usize) -> Interval {
+    widened(interval, middle, widening(n, MOST).max(1.0))
+}
+
 /// How many runs of something else must lie between two runs of a case until their correlation is at most `wanted`, where
 /// that of neighbors is `correlation`: ρ^(gap+1) ≤ wanted.
 ///

@@ -96,13 +96,14 @@ fn row(entry: &Entry) -> [String; 5] {
         selection = selection.chars().take(SELECTION_CHARS - 1).chain(['…']).collect();
     }
     let unfinished = if entry.is_complete { "" } else { " (ended early)" };
+    let void = if entry.is_void { " (with void figures)" } else { "" };
     let machine = &entry.header.machine;
     [
         started(entry),
         entry.cases.to_string(),
         selection,
         format!("{}, Linux {}", machine.hostname, machine.kernel),
-        format!("{}{unfinished}", values::quoted(&entry.path)),
+        format!("{}{unfinished}{void}", values::quoted(&entry.path)),
     ]
 }
 
@@ -126,6 +127,7 @@ fn as_json(entry: &Entry) -> Value {
         "started": header.started,
         "cases": entry.cases,
         "complete": entry.is_complete,
+        "void": entry.is_void,
         "suite": header.settings.get("suite"),
         "words": header.settings.get("cases"),
         "machine": { "hostname": header.machine.hostname, "kernel": header.machine.kernel, "cpu_model": header.machine.cpu_model },

@@ -72,7 +72,8 @@ pub(super) fn read(path: &Path) -> Result<Reading, Failure> {
             _ => format!("cannot read {name}: {error}"),
         })
     })?;
-    if reading.lines.is_empty() {
+    // Figures of which nothing says by what they were measured are those of none; `history` takes such a file for no record either.
+    if reading.header().is_none() {
         return Err(no_record(path, &name, &reading.problems));
     }
     warn_of_void(&name, &mut reading);

@@ -129,6 +129,31 @@ fn folders_and_files_can_be_listed_too_and_what_is_no_record_is_said() {
     fs::write(folder.path().join("results/newer.jsonl"), "{\"kind\":\"header\",\"schema\":99}\n").unwrap();
     let cut = text(folder.path().join("a.jsonl"));
     fs::write(folder.path().join("cut.jsonl"), cut.rsplit_once("{\"kind\":\"end").unwrap().0).unwrap();
+    let spaced = cut.replace("{\"kind\":\"", "{\"kind\": \"");
+    fs::write(folder.path().join("spaced.jsonl"), spaced).unwrap();
+    let law =
+        format!("{{\"kind\":\"skipped\",\"case\":\"{CASE}\",\"step\":\"law\",\"why\":\"law `counts`\"}}\n");
+    fs::write(folder.path().join("void.jsonl"), format!("{cut}{law}")).unwrap();
+    fs::write(folder.path().join("both.jsonl"), format!("{cut}{cut}")).unwrap();
+    let listed = shown(folder.path(), "history spaced.jsonl void.jsonl both.jsonl --format json");
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    for entry in &listed {
+        let path = entry["path"].as_str().unwrap();
+        assert_eq!(
+            (&entry["cases"], &entry["void"]),
+            (&1.into(), &(path == "void.jsonl").into()),
+            "{listed:?}"
+        );
+        assert_eq!(entry["complete"], path != "void.jsonl", "{listed:?}");
+    }
+    let marked = shown(folder.path(), "history void.jsonl");
+    assert!(marked.contains("(with void figures)"), "{marked}");
+    let (_, headless) = cut.split_once('\n').unwrap();
+    fs::write(folder.path().join("headless.jsonl"), headless).unwrap();
+    for command in ["history", "report"] {
+        let refused = said(folder.path(), &format!("{command} headless.jsonl")).with(3);
+        assert!(refused.stderr.contains("error: `headless.jsonl` is not a record"), "{}", refused.stderr);
+    }
     // One is missing.
     let Said { stdout, stderr, .. } = said(folder.path(), "history results cut.jsonl missing").with(3);
     assert_eq!(stdout.lines().count(), 3, "{stdout}");

@@ -28,9 +28,16 @@ pub fn plan(tape: Tape) -> Plan {
     for at in 0..headers.len() {
         building.message(at);
     }
-    let Building { mut plan, names, .. } = building;
+    let Building { mut plan, names, hellos, .. } = building;
     let invalid = tape.packets - tape.messages.len() as u64;
-    for (why, count) in [(LeftOut::Invalid, invalid), (LeftOut::Stranger, names.deferred() as u64)] {
+    // What the player sends is the steps of the plan: a Hello for each connection that begins, whether the capture has it or not.
+    let is = |of: fn(&Action) -> bool| plan.steps.iter().filter(|step| of(&step.action)).count() as u64;
+    let begun = is(|action| matches!(action, Action::Connect));
+    plan.counts.sent = begun + is(|action| matches!(action, Action::Send { .. }));
+    let futile = hellos.saturating_sub(begun);
+    for (why, count) in
+        [(LeftOut::Invalid, invalid), (LeftOut::Stranger, names.deferred() as u64), (LeftOut::Hello, futile)]
+    {
         if count > 0 {
             *plan.counts.left_out.entry(why).or_default() += count;
         }
@@ -57,6 +64,8 @@ pub(super) struct Building<'a> {
     /// Rules that connections from before added before the driver listed all rules.
     added: FxHashMap<usize, Vec<&'a str>>,
     plan: Plan,
+    /// Calls of Hello in the capture.
+    hellos: u64,
 }
 
 impl<'a> Building<'a> {
@@ -72,6 +81,7 @@ impl<'a> Building<'a> {
             step_of: FxHashMap::default(),
             added: FxHashMap::default(),
             plan: Plan::default(),
+            hellos: 0,
         };
         for (name, owner) in building.index.first_owners.clone() {
             let owner = building.meet(owner);
@@ -90,7 +100,7 @@ impl<'a> Building<'a> {
                 self.driver_sent(at, header);
             }
             Some(sender) if names::is_unique(sender) && sender != NOT_YET => self.sent(at, header, sender),
-            _ if header.member == Some("Hello") => self.plan.counts.sent += 1,
+            _ if header.member == Some("Hello") => self.hellos += 1,
             _ => self.leave_out(LeftOut::BeforeHello),
         }
     }
@@ -227,7 +237,7 @@ impl<'a> Building<'a> {
 
     fn sent(&mut self, at: usize, header: &Header<'a>, sender: &'a str) {
         if header.destination == Some(DRIVER) && header.member == Some("Hello") {
-            self.plan.counts.sent += 1;
+            self.hellos += 1;
             return self.begin(sender, at);
         }
         let from = self.meet(sender);
@@ -257,7 +267,6 @@ impl<'a> Building<'a> {
         waits.insert(0, self.inbox(from));
         let step = self.add_step(at, from, action, waits);
         self.step_of.insert(at, step);
-        self.plan.counts.sent += 1;
         self.plan.counts.filled += u64::from(self.tape.messages[at].state == State::Filled);
         step
     }

@@ -34,6 +34,8 @@ pub enum LeftOut {
     Administration,
     /// They were sent before Hello.
     BeforeHello,
+    /// They say Hello, and no connection begins with them.
+    Hello,
     /// Their type is one that the specification leaves to the future.
     UnknownType,
 }
@@ -49,6 +51,7 @@ impl fmt::Display for LeftOut {
             LeftOut::Refused => "were refused by the bus when they were recorded",
             LeftOut::Administration => "start programs, change settings of the bus, or make a monitor",
             LeftOut::BeforeHello => "were sent before Hello",
+            LeftOut::Hello => "say Hello, and no connection begins with them in the capture",
             LeftOut::UnknownType => "have a type that the specification does not define",
         })
     }
@@ -134,7 +137,7 @@ pub struct Counts {
     pub captured: u64,
     /// Messages of the driver, which the bus makes again itself.
     pub of_driver: u64,
-    /// Messages that are sent again, Hello among them.
+    /// Messages that are sent again, and the Hello of each connection that begins, whether the capture has it or not.
     pub sent: u64,
     /// Of these, messages with a body of the same size in place of their own, which is cut.
     pub filled: u64,

@@ -207,6 +207,28 @@ fn cut_messages_are_sent_with_bodies_of_their_size_or_counted() {
     assert_eq!(said(&again, true), said(&packets(&capture), false));
 }
 
+/// A Hello of a connection that is there already begins none, and one that the capture lacks is said all the same.
+#[test]
+fn as_many_messages_are_planned_as_are_sent_whatever_hellos_a_capture_has() {
+    let capture = busy(600, usize::MAX);
+    let is_hello = |packet: &[u8]| Header::parse(packet).is_ok_and(|header| header.member == Some("Hello"));
+    let hellos = packets(&capture).iter().filter(|packet| is_hello(packet)).count() as u64;
+    assert!(hellos > 3, "{hellos}");
+    for copies in [0, 2] {
+        let (mut planner, mut reader) = (Planner::default(), Reader::new(&capture[..]).unwrap());
+        while let Some(packet) = reader.next_packet().unwrap() {
+            let copies = if is_hello(packet.bytes) { copies } else { 1 };
+            (0..copies).for_each(|_| planner.push(&packet));
+        }
+        let plan = planner.finish();
+        let counts = plan.counts();
+        assert_eq!(counts.left_out.get(&LeftOut::Hello), (copies == 2).then_some(&hellos), "{counts:?}");
+        let Some(broker) = start(Program::DbusDaemon) else { return };
+        let run = play(&plan, broker.address(), &FAST).unwrap();
+        assert_eq!(run.sent, counts.sent, "{copies}: {counts:?} {run:?}");
+    }
+}
+
 /// Connections whose beginning the capture does not have are made first.
 #[test]
 fn connections_from_before_the_capture_are_there_at_its_start() {

@@ -1,4 +1,4 @@
-//! What a message takes by its size, from a record of the suite `dbus-ping-pong`.
+//! What a message takes by its size, from a record of the suite `dbus-ping-pong`, or of `weighbridge dbus ping-pong` on a bus that runs.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,9 @@ use crate::traffic::SizeClass;
 
 /// A call and its reply are two messages, each with the array.
 const MESSAGES_OF_ROUND_TRIP: f64 = 2.0;
+
+/// What the calls of `weighbridge dbus ping-pong` are named in its record.
+const OF_A_BUS: &str = "dbus-ping-pong:call";
 
 /// Nanoseconds of a message by its size, through one broker: between two sizes that were measured on the straight line.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,14 +28,16 @@ pub struct ClassTime {
 }
 
 impl Transmission {
-    /// Those of each broker whose calls, on one CPU, the record has at two sizes or more.
+    /// Those of each broker whose calls the record has at two sizes or more: of the suite on one CPU, of a bus that runs where it runs.
     #[must_use]
     pub fn of_record(lines: &[Line]) -> BTreeMap<String, Transmission> {
         let mut points: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
         for line in lines {
             let Line::Summary(summary) = line else { continue };
             let CaseId { pattern, placement, mechanism, payload_bytes, axes, .. } = &summary.case;
-            if pattern == "roundtrip" && placement == "same-cpu" && axes.is_empty() {
+            let is_of_suite = pattern == "roundtrip" && placement == "same-cpu";
+            let is_of_bus = pattern == "imported" && mechanism == OF_A_BUS && summary.unit == "ns/roundtrip";
+            if (is_of_suite || is_of_bus) && axes.is_empty() {
                 let of_broker = points.entry(mechanism.clone()).or_default();
                 of_broker.insert(*payload_bytes, summary.median / MESSAGES_OF_ROUND_TRIP);
             }
@@ -74,6 +79,10 @@ impl Transmission {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use weighbridge_record::import::{About, Import, Input};
+
     use super::*;
 
     #[test]
@@ -88,5 +97,16 @@ mod tests {
         let times = of.of_classes(&[class(100, 2, 102), class(316, 10, 1510), class(1000, 0, 0)]);
         let ns: Vec<f64> = times.iter().map(|class| class.transmission_ns).collect();
         assert_eq!(ns, [30.0, 400.0, 0.0]);
+    }
+
+    #[test]
+    fn calls_of_a_bus_that_runs_tell_what_messages_take_as_those_of_the_suite_do() {
+        let text = include_str!("../../../../lab/record/tests/files/dbus-ping-pong.json");
+        let mut import = Import::default();
+        import.add(Input { path: Path::new("calls.json"), text }).unwrap();
+        let of = Transmission::of_record(&import.lines(&About::default()));
+        let [(name, of)] = of.iter().collect::<Vec<_>>()[..] else { panic!("one bus: {of:?}") };
+        assert_eq!((name.as_str(), of.0.len()), (OF_A_BUS, 2));
+        assert!(of.message_ns(1.0) > 0.0);
     }
 }

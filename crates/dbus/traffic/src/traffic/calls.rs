@@ -27,6 +27,14 @@ struct Open {
     outer: Option<CallKey>,
 }
 
+/// A call that its callee has not answered yet.
+#[derive(Debug)]
+struct Served {
+    call: CallKey,
+    depth: u32,
+    time_ns: u64,
+}
+
 /// A call that was answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
@@ -51,8 +59,8 @@ struct Method {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     open: FxHashMap<CallKey, Open>,
-    /// Calls that a connection has not answered yet, with their depth.
-    serving: FxHashMap<Sym, Vec<(CallKey, u32)>>,
+    /// Calls that a connection has not answered yet.
+    serving: FxHashMap<Sym, Vec<Served>>,
     methods: FxHashMap<MethodKey, Method>,
     times: Times,
     /// Counts, and the depth of the deepest calls.
@@ -77,18 +85,21 @@ impl Calls {
             return;
         }
         self.facts.expecting_reply += 1;
-        let outer = self.serving.get(&key.0).and_then(|served| served.last().copied());
-        let depth = outer.map_or(1, |(_, depth)| depth + 1);
-        let open = Open { time_ns, method, outer: outer.map(|(key, _)| key) };
-        if let Some(replaced) = self.open.insert(key, open) {
-            self.give_up(&replaced);
+        if let Some(replaced) = self.open.remove(&key) {
+            self.give_up(key, &replaced);
         }
+        // Whoever called has given up by then: what the callee does now is no part of it.
+        let is_awaited = |served: &&Served| time_ns.saturating_sub(served.time_ns) < TIMEOUT_NS;
+        let outer = self.serving.get(&key.0).and_then(|served| served.iter().rev().find(is_awaited));
+        let depth = outer.map_or(1, |served| served.depth + 1);
+        let outer = outer.map(|served| served.call);
+        self.open.insert(key, Open { time_ns, method, outer });
         if !is_driver {
             let served = self.serving.entry(method[0]).or_default();
             if served.len() == MOST_SERVED {
                 served.remove(0);
             }
-            served.push((key, depth));
+            served.push(Served { call: key, depth, time_ns });
         }
         if depth > self.facts.deepest_nesting {
             self.facts.deepest_nesting = depth;
@@ -104,9 +115,7 @@ impl Calls {
             self.facts.without_call += 1;
             return None;
         };
-        if let Some(served) = self.serving.get_mut(&open.method[0]) {
-            served.retain(|(other, _)| *other != key);
-        }
+        self.serves_no_longer(key, &open);
         let latency_ns = time_ns.saturating_sub(open.time_ns);
         let method = self.methods.entry(open.method).or_default();
         method.facts.errors += u64::from(is_error);
@@ -117,14 +126,14 @@ impl Calls {
 
     /// What became of all calls. `driver` is left out of those without a reply where the capture has none of its replies.
     pub fn finish(mut self, end_ns: u64, driver: Option<Sym>, name: impl Fn(Sym) -> String) -> CallFacts {
-        for open in std::mem::take(&mut self.open).into_values() {
+        for (key, open) in std::mem::take(&mut self.open) {
             if driver == Some(open.method[0]) {
                 continue;
             }
             if end_ns.saturating_sub(open.time_ns) < TIMEOUT_NS {
                 self.facts.open_at_end += 1;
             } else {
-                self.give_up(&open);
+                self.give_up(key, &open);
             }
         }
         let mut merged: FxHashMap<(String, Sym, Sym), Method> = FxHashMap::default();
@@ -148,7 +157,14 @@ impl Calls {
         }
     }
 
-    fn give_up(&mut self, open: &Open) {
+    fn serves_no_longer(&mut self, key: CallKey, open: &Open) {
+        if let Some(served) = self.serving.get_mut(&open.method[0]) {
+            served.retain(|served| served.call != key);
+        }
+    }
+
+    fn give_up(&mut self, key: CallKey, open: &Open) {
+        self.serves_no_longer(key, open);
         self.facts.unanswered += 1;
         self.methods.entry(open.method).or_default().facts.unanswered += 1;
     }
@@ -156,8 +172,8 @@ impl Calls {
     /// Counts calls that wait beyond every time-out, so that the table does not grow with them.
     fn sweep(&mut self, now_ns: u64) {
         let is_late = |open: &Open| now_ns.saturating_sub(open.time_ns) > 4 * TIMEOUT_NS;
-        let late: Vec<Open> = self.open.extract_if(|_, open| is_late(open)).map(|(_, open)| open).collect();
-        late.iter().for_each(|open| self.give_up(open));
+        let late: Vec<(CallKey, Open)> = self.open.extract_if(|_, open| is_late(open)).collect();
+        late.iter().for_each(|(key, open)| self.give_up(*key, open));
     }
 
     /// Callers from the outermost call to this one, and its callee.
@@ -190,18 +206,23 @@ impl Method {
     }
 }
 
+/// Upwards: a part of a microsecond is not nothing, and what is said to take at most so long does.
+fn whole_us(ns: u64) -> u64 {
+    ns.div_ceil(1_000)
+}
+
 impl Times {
     fn add(&mut self, latency_ns: u64) {
         let histogram =
             self.histogram.get_or_insert_with(|| Histogram::new(2).expect("two digits are a precision"));
-        histogram.record(latency_ns / 1_000).expect("a histogram that grows takes every value");
+        histogram.record(whole_us(latency_ns)).expect("a histogram that grows takes every value");
         self.max_ns = self.max_ns.max(latency_ns);
         self.total_ns += latency_ns;
     }
 
     fn latency(&self) -> Latency {
         let Some(histogram) = &self.histogram else { return Latency::default() };
-        let max_us = self.max_ns / 1_000;
+        let max_us = whole_us(self.max_ns);
         let share = |share| histogram.value_at_quantile(share).min(max_us);
         Latency {
             count: histogram.len(),
@@ -211,5 +232,44 @@ impl Times {
             max_us,
             total_us: self.total_ns / 1_000,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::Symbols;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_call_that_nobody_waits_for_any_more_is_no_reason_of_a_later_one() {
+        let mut symbols = Symbols::default();
+        let [app, service, other] = [":1.1", ":1.2", ":1.3"].map(|name| symbols.add(name));
+        let nesting = |replies: bool, replaced: bool, gap_ns: u64| {
+            let mut calls = Calls::default();
+            calls.call((app, 1), [service, Sym::NONE, Sym::NONE], true, false, 0);
+            if replies {
+                calls.reply((app, 1), false, 10);
+            }
+            if replaced {
+                // The same serial again, to somebody else.
+                calls.call((app, 1), [other, Sym::NONE, Sym::NONE], true, false, 20);
+            }
+            calls.call((service, 1), [other, Sym::NONE, Sym::NONE], true, false, gap_ns);
+            calls.facts.deepest_nesting
+        };
+        assert_eq!(nesting(false, false, SECOND_NS), 2);
+        assert_eq!(nesting(true, false, SECOND_NS), 1);
+        assert_eq!(nesting(false, true, SECOND_NS), 1);
+        assert_eq!(nesting(false, false, 30 * SECOND_NS), 1);
+    }
+
+    #[test]
+    fn a_latency_below_a_microsecond_is_not_nothing() {
+        let mut times = Times::default();
+        (0..20).for_each(|_| times.add(900));
+        let latency = times.latency();
+        assert_eq!((latency.p50_us, latency.p99_us, latency.max_us, latency.total_us), (1, 1, 1, 18));
     }
 }

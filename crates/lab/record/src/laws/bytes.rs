@@ -59,12 +59,16 @@ fn stream_bytes(case: &Case, run: &Run, found: &mut Found) {
         counts.push(("the receiver", receiver.received_bytes, receiver.ops));
     }
     if let Some(slices) = &run.slices {
-        counts.push(("the slices", slices.of_case.ops.iter().sum(), total.ops));
+        counts.push((
+            "the slices",
+            slices.of_case.ops.iter().fold(0u64, |sum, ops| sum.saturating_add(*ops)),
+            total.ops,
+        ));
     }
     for (who, bytes, ops) in counts {
-        if bytes != ops * payload {
+        if bytes != ops.saturating_mul(payload) {
             let said = format!("{who} have {bytes} bytes in {ops} messages of {payload} bytes");
-            let expected = format!("{} bytes", ops * payload);
+            let expected = format!("{} bytes", ops.saturating_mul(payload));
             return found.broken(LAW, &run.case, said, expected, DEFECT);
         }
     }
@@ -83,9 +87,9 @@ fn messages(case: &Case, run: &Run, found: &mut Found) {
             .position
             .map(|position| (position.by, position.each, "is how far its mechanism says that it came"));
         for (count, each, what) in bytes.into_iter().chain(position) {
-            if count != each * role.ops {
+            if count != each.saturating_mul(role.ops) {
                 let said = format!("{} has counted {} operations, and {count} {what}", role.role, role.ops);
-                let expected = format!("{}, {each} an operation", each * role.ops);
+                let expected = format!("{}, {each} an operation", each.saturating_mul(role.ops));
                 return found.broken(LAW, &run.case, said, expected, DEFECT);
             }
         }
@@ -98,7 +102,7 @@ const MESSAGES_BESIDE: u64 = 4;
 
 /// Is `count` what `expected` says, but for messages of `each` that a reading may fall between?
 fn agrees(count: u64, expected: u64, each: u64) -> bool {
-    let beside = MESSAGES_BESIDE * each.max(1);
+    let beside = MESSAGES_BESIDE.saturating_mul(each.max(1));
     count.abs_diff(expected) as f64 <= expected as f64 * COUNTS_DIFFER_BY + beside as f64
 }
 
@@ -130,10 +134,10 @@ fn moved(case: &Case, run: &Run, found: &mut Found) {
             return found.not_run(LAW, "what the kernel saw its roles read and write");
         };
         for (way, count, each) in [("write", io.written_bytes, written), ("read", io.read_bytes, read)] {
-            if each > 0 && !agrees(count, role.ops * each, each) {
+            if each > 0 && !agrees(count, role.ops.saturating_mul(each), each) {
                 let said =
                     format!("the kernel saw {} {way} {count} bytes in {} operations", role.role, role.ops);
-                let expected = format!("{} bytes, {each} an operation", role.ops * each);
+                let expected = format!("{} bytes, {each} an operation", role.ops.saturating_mul(each));
                 return found.broken(LAW, &run.case, said, expected, MECHANISM);
             }
         }
@@ -155,7 +159,7 @@ fn calls(case: &Case, run: &Run, found: &mut Found) {
     let pieces = case.payload_bytes.div_ceil(ONE_PIECE_BYTES).max(1);
     for role in run.roles.iter().take(case.roles.len()) {
         let Some(io) = role.io else { return found.not_run(LAW, "how often its roles read") };
-        let most = MOST_CALLS * pieces * role.ops + 1000;
+        let most = (MOST_CALLS * pieces).saturating_mul(role.ops).saturating_add(1000);
         if io.read_calls > most {
             let said =
                 format!("{} called read {} times in {} operations", role.role, io.read_calls, role.ops);

@@ -9,11 +9,13 @@
 //! | `found.rs` | none: what became of a law, in words |
 //! | `roles.rs` | one run: where its roles ran and how, what they counted, the CPU time for which there is room, who sleeps |
 //! | `bytes.rs` | one run: operations, bytes and calls as its roles and the kernel count them; messages that were lost |
+//! | `counts.rs` | a run and a summary: counts per operation and intervals |
 //! | `slices.rs` | one set: slices, samples and the ratio to the hub |
 //! | `session.rs` | all runs of a record: summaries, hubs, comparisons, what the harness itself calls and costs |
 //! | `sides.rs` | `compare`, `check` and `explain`: ratios of two sides, controls, counts of one thing by two means |
 
 mod bytes;
+mod counts;
 mod found;
 mod roles;
 mod session;
@@ -37,6 +39,7 @@ pub fn of_run(case: &Case, run: &Run, machine: Option<&Machine>) -> Found {
         bytes::check(case, run, &mut found);
         slices::check(case, run, &mut found);
     }
+    counts::of_run(case, run, &mut found);
     found
 }
 

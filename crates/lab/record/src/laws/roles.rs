@@ -270,11 +270,11 @@ impl Spent {
         };
         let by_roles = || own(case, run).iter().filter_map(|role| role.sampled);
         by_roles().next()?;
-        let gaps_ns: u64 = by_roles().map(|sampled| sampled.gaps_ns).sum();
+        let gaps_ns = by_roles().fold(0u64, |sum, sampled| sum.saturating_add(sampled.gaps_ns));
         Some(Spent {
             ops: total.ops as f64,
             elapsed_ns: elapsed_ns as f64,
-            beside_ns: (gaps_ns + total.samples * READINGS_NS) as f64,
+            beside_ns: gaps_ns as f64 + total.samples as f64 * READINGS_NS as f64,
         })
     }
 

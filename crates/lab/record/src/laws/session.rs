@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use weighbridge_stats::{Evidence, median};
 
-use super::bytes;
 use super::found::{DEFECT, Found, MECHANISM, is_same};
 use super::roles;
 use super::slices::{CLEAR, are_opposite, costs_ns};
+use super::{bytes, counts};
 use crate::derive::log_ratio_to_hub;
-use crate::{Case, CaseId, Comparison, Hub, RoleCalls, Run, Summary};
+use crate::{Case, CaseId, Comparison, Hub, PerOp, RoleCalls, Run, Summary};
 
 /// What is kept of a run.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ struct OfRun {
     has_many_ops: bool,
     /// What was taken off its samples for the loop around them, in nanoseconds.
     loop_ns: Option<f64>,
+    per_op: PerOp,
 }
 
 /// What is kept of a case.
@@ -44,7 +45,6 @@ pub(super) struct Seen {
 
 impl Seen {
     pub(super) fn case(&mut self, case: &Case) {
-        // A second session in one record begins anew.
         self.cases.insert(case.case.clone(), OfCase { case: case.clone(), ..OfCase::default() });
     }
 
@@ -69,6 +69,7 @@ impl Seen {
             slice_ns,
             has_many_ops: slices.is_some_and(|slices| slices.of_case.ops.iter().any(|ops| *ops > 1)),
             loop_ns: loops.and_then(middle),
+            per_op: run.per_op.clone(),
         });
         if let Some((slices, median_ns)) = slices.zip(hub_median_ns) {
             of.hub = Some(slices.hub.clone());
@@ -79,6 +80,7 @@ impl Seen {
     pub(super) fn summary(&mut self, summary: &Summary, found: &mut Found) {
         if let Some(of) = self.cases.get(&summary.case).filter(|of| !of.case.unit.is_empty()) {
             self.runs_of(of, summary, found);
+            counts_of(of, summary, found);
             self.own_loop(of, summary, found);
             harness_calls(&of.case, summary, found);
             waits(&of.case, summary, found);
@@ -94,11 +96,8 @@ impl Seen {
         const LAW: &str = "summary";
         let (id, made) = (&summary.case, of.runs.len());
         if summary.runs as usize != made {
-            if summary.runs as usize > made {
-                let said = format!("a figure of {} runs", summary.runs);
-                found.broken(LAW, id, said, format!("of the {made} runs that are told"), DEFECT);
-            }
-            return;
+            let said = format!("a figure of {} runs", summary.runs);
+            return found.broken(LAW, id, said, format!("of the {made} runs that are told"), DEFECT);
         }
         let Some(to_hub) = &summary.to_hub else {
             let values: Vec<f64> = of.runs.iter().map(|run| run.value).collect();
@@ -108,6 +107,10 @@ impl Seen {
             }
             return;
         };
+        if let Some(hub) = of.hub.as_ref().filter(|hub| **hub != to_hub.hub) {
+            let said = format!("its figure is a multiple of hub {}", to_hub.hub);
+            return found.broken("hub", id, said, format!("the hub of its runs, {hub}"), DEFECT);
+        }
         let ratios: Vec<f64> = of.runs.iter().filter_map(|run| Some(run.log_ratio?.exp())).collect();
         if ratios.len() == to_hub.sets as usize
             && !ratios.is_empty()
@@ -131,7 +134,11 @@ impl Seen {
             let expected = format!("the direction of the medians of both, {}", of_medians.exp());
             return found.broken(LAW, id, said, expected, DEFECT);
         }
+        // Of a hub whose session is over nothing is known any more.
         let sets = self.hubs.get(&to_hub.hub).map_or(&[][..], Vec::as_slice);
+        if sets.is_empty() {
+            return;
+        }
         let scaled_ns = to_hub.median * median(sets);
         let scaled = if of.case.unit.starts_with("ns/") { scaled_ns } else { 1e9 / scaled_ns };
         if (scaled / summary.median).ln().abs() > SETS_MISSING {
@@ -275,6 +282,18 @@ fn by_length(runs: &[OfRun]) -> [Vec<&OfRun>; 2] {
     let is_doubled = |run: &&OfRun| run.slice_ms > 1.5 * usual;
     let (doubled, usual) = runs.iter().filter(|run| run.slice_ms > 0.0).partition(is_doubled);
     [usual, doubled]
+}
+
+/// Counts and intervals of a summary, where it is of the runs that are told.
+fn counts_of(of: &OfCase, summary: &Summary, found: &mut Found) {
+    if summary.runs as usize != of.runs.len() {
+        return;
+    }
+    let per_op: Vec<PerOp> = of.runs.iter().map(|run| run.per_op.clone()).collect();
+    counts::of_summary(summary, &per_op, found);
+    let values: Vec<f64> = of.runs.iter().map(|run| run.value).collect();
+    let ratios: Vec<f64> = of.runs.iter().filter_map(|run| Some(run.log_ratio?.exp())).collect();
+    counts::interval(summary, &values, &ratios, found);
 }
 
 /// Calls that only a harness makes while it counts: no mechanism lists folders.

@@ -164,6 +164,29 @@ fn files_of_one_benchmark_are_runs_of_one_case_unless_they_are_of_one_process() 
     assert!(lines.iter().any(has_samples), "the samples, not the estimate");
 }
 
+#[test]
+fn an_interval_of_iperf3_in_which_nothing_went_through_is_a_sample_and_a_negative_one_is_refused() {
+    let changed = |rate: f64| {
+        let mut json: serde_json::Value = serde_json::from_str(&text("iperf3.json")).unwrap();
+        let intervals = json["intervals"].as_array_mut().unwrap();
+        let kept = intervals.iter_mut().filter(|of| of["sum"]["omitted"] == false);
+        let (count, last) = kept.fold((0, None), |(count, _), of| (count + 1, Some(of)));
+        last.unwrap()["sum"]["bits_per_second"] = rate.into();
+        let mut import = Import::default();
+        let added = import.add(Input { path: Path::new("iperf3.json"), text: &json.to_string() });
+        (count, added.map(|_| import.lines(&About::default())))
+    };
+    let (count, lines) = changed(0.0);
+    let samples = lines.unwrap().into_iter().find_map(|line| match line {
+        Line::Run(run) => Some(run.samples),
+        _ => None,
+    });
+    let samples = samples.unwrap();
+    assert_eq!((samples.len(), samples.last()), (count, Some(&0.0)));
+    let why = changed(-8.0).1.unwrap_err().to_string();
+    assert!(why.contains("an interval of -8 bits per second"), "{why}");
+}
+
 /// The first interval, which is omitted, has 32 of them.
 #[test]
 fn what_tcp_sent_again_and_its_window_come_with_the_rate_of_iperf3() {

@@ -204,7 +204,7 @@ fn table(report: &Report, contest: &Sourced<Contest>) -> Table {
     let cost = format!("times the cost of {first}");
     let row = |one: &Contestant| {
         [
-            (one.tier + 1).to_string(),
+            one.tier.saturating_add(1).to_string(),
             name(report, contest, one),
             if one.may_be_best { "yes" } else { "no" }.to_owned(),
             ratio(one.times_first),

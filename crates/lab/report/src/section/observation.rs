@@ -242,7 +242,7 @@ fn of_broker(of: &Profile, uncounted_ns: Option<f64>) -> Vec<Block> {
             .push(format!("samples alone may be ±{:.1} % off, in 95 of 100 such observations", 100.0 * off));
         sentences.push(format!(
             "the cost of looking, which is in the parts: {}; {} when nobody looks",
-            cost_of_looking(beside.looking_ratio, ""),
+            cost_of_looking(beside.looking_ratio, of.runs.into()),
             with_unit("ns", beside.unobserved_ns),
         ));
     }
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
     use crate::{html, json, markdown, text};
     use serde_json::json as value;
-    use weighbridge_record::Reading;
+    use weighbridge_record::{Reading, looking_ratio};
 
     fn report() -> Report {
         let [a, b] = ["roundtrip/pipe/1/same-cpu", "roundtrip/unix-stream/1/same-cpu"];
@@ -343,12 +343,14 @@ mod tests {
             "the parts come to 400 ns, 105 % of the 380 ns of CPU time",
             "are 100 % of what it counts and that",
             "may be ±9.8 % off",
-            "+3.0 % of the broker's CPU time (-1.0 to +5.0 %); 370 ns when nobody looks",
+            "+3.0 % of the broker's CPU time (−1.0 to +5.0 %, 1 round); 370 ns when nobody looks",
             "no sample found match rules",
         ] {
             assert!(said(Some(20.0)).contains(words), "{words}: {}", said(Some(20.0)));
         }
         assert!(!said(None).contains("what it counts and that"), "nothing is known of it");
+        let of_two = cost_of_looking(looking_ratio(&[(100.0, 107.0), (100.0, 109.0)]).unwrap(), 2);
+        assert_eq!(of_two, "+8.0 % of the broker's CPU time (no interval, 2 rounds)");
     }
 
     #[test]

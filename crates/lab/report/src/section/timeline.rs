@@ -1,13 +1,13 @@
 //! When each thing happens in an operation: phases with their shares, and a picture of a few operations.
 
-use weighbridge_record::{BrokerTime, MissingSwitches, Phase, Timeline};
+use weighbridge_record::{BrokerTime, MissingSwitches, Phase, Timeline, looking_interval};
 
 use super::Context;
 use crate::chart::Drawing;
 use crate::document::{Block, Section, Table};
 use crate::suite::broker_time;
 use crate::units::{count, with_unit};
-use crate::words::plain;
+use crate::words::{many, plain};
 
 const ABOUT: &str = "Each of these is a marked run: its times are longer than those of a measurement and are no result. A share is the part of all \
                      operations together, where phases follow each other; a median is over the operations that have the phase. In a picture each lane is a CPU or a process; the \
@@ -145,12 +145,14 @@ pub(super) fn parts(time: &BrokerTime, when: &str) -> Vec<String> {
 }
 
 /// What it costs a broker to be looked at.
-pub(super) fn cost_of_looking([ratio, low, high]: [f64; 3], rounds: &str) -> String {
+pub(super) fn cost_of_looking(looking_ratio: [f64; 3], rounds: u64) -> String {
+    let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0).replace('-', "−");
+    let interval = looking_interval(looking_ratio)
+        .map_or("no interval".to_owned(), |[low, high]| format!("{} to {} %", percent(low), percent(high)));
     format!(
-        "{:+.1} % of the broker's CPU time ({:+.1} to {:+.1} %{rounds})",
-        (ratio - 1.0) * 100.0,
-        (low - 1.0) * 100.0,
-        (high - 1.0) * 100.0,
+        "{} % of the broker's CPU time ({interval}, {})",
+        percent(looking_ratio[0]),
+        many(rounds as usize, "round")
     )
 }
 
@@ -165,7 +167,7 @@ fn broker(time: &BrokerTime) -> Vec<Block> {
     };
     said.push(format!(
         "the cost of looking, which is taken off the parts: {}{within}",
-        cost_of_looking(time.looking_ratio, &format!(", {} rounds", time.rounds)),
+        cost_of_looking(time.looking_ratio, time.rounds),
     ));
     let calls: Vec<String> =
         time.calls.iter().map(|(name, times)| format!("{} {}", plain(name), count(*times))).collect();

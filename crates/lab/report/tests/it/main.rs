@@ -4,6 +4,7 @@ mod baseline;
 mod chromium;
 mod common;
 mod data;
+mod edited;
 mod explain;
 mod html;
 mod known_answers;

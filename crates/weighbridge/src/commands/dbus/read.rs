@@ -1,7 +1,9 @@
 //! Files to packets.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -36,8 +38,17 @@ impl Captures {
     /// Opens files, all of which must be captures.
     pub fn open(paths: &[PathBuf]) -> Result<Captures, Failure> {
         let mut readers = Vec::new();
+        let mut seen = HashSet::new();
         for path in paths {
             let name = name_of(path);
+            // Its messages twice are traffic that never was.
+            let identity = std::fs::metadata(path)
+                .map(|of| (of.dev(), of.ino()))
+                .ok()
+                .filter(|_| path != Path::new("-"));
+            if !seen.insert(identity.ok_or(path)) {
+                return Err(Failure::mistake(format!("{name} is named twice; name each capture once")));
+            }
             let source: Box<dyn Read> = if path == Path::new("-") {
                 Box::new(io::stdin())
             } else {

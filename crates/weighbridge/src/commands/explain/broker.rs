@@ -9,9 +9,7 @@ use weighbridge_analysis::timeline::Subject;
 use weighbridge_analysis::timeline::broker::{Part, Split, Uncounted, split, uncounted};
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::{Coordinator, Measured, Outcome, PeerStart};
-use weighbridge_record::BrokerTime;
-use weighbridge_stats::compare::CONFIDENCE;
-use weighbridge_stats::median_interval;
+use weighbridge_record::{BrokerTime, looking_ratio};
 use weighbridge_stats::order::median;
 
 use super::timeline::{BROKER, subject};
@@ -139,9 +137,8 @@ fn time(rounds: &[(Split, f64, f64)], uncounted: Option<Uncounted>) -> Option<Br
         };
         middle(&of).max(0.0)
     };
-    let ratios: Vec<f64> = rounds.iter().map(|(_, with_ns, without_ns)| with_ns / without_ns).collect();
-    let ratio = median(&ratios);
-    let (low, high) = median_interval(&ratios, CONFIDENCE).map_or((ratio, ratio), |of| (of.low, of.high));
+    let pairs: Vec<(f64, f64)> =
+        rounds.iter().map(|(_, with_ns, without_ns)| (*without_ns, *with_ns)).collect();
     Some(BrokerTime {
         rounds: rounds.len() as u64,
         receiving_ns: part(Part::Receiving),
@@ -153,7 +150,7 @@ fn time(rounds: &[(Split, f64, f64)], uncounted: Option<Uncounted>) -> Option<Br
         // No system call divides it.
         matching_ns: None,
         uncounted_ns: uncounted.map(|of| of.of_one_ns(event_ns)),
-        looking_ratio: [ratio, low, high],
+        looking_ratio: looking_ratio(&pairs)?,
         calls: calls.collect(),
     })
 }

@@ -98,8 +98,14 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
     case.payload_bytes = test.blksize;
     case.facts.insert("streams".into(), test.num_streams.to_string());
     let kept = file.intervals.iter().filter(|interval| !interval.sum.omitted);
-    let samples: Vec<f64> =
-        kept.map(|interval| interval.sum.bits_per_second / 8.0).filter(|rate| *rate > 0.0).collect();
+    // An interval in which nothing went through is one: without it a connection that stood still would look as fast as one that did not.
+    let samples: Vec<f64> = kept.map(|interval| interval.sum.bits_per_second / 8.0).collect();
+    if let Some(rate) = samples.iter().find(|rate| **rate < 0.0) {
+        return Err(Problem::of_file(format!(
+            "has an interval of {} bits per second, which is no rate",
+            rate * 8.0
+        )));
+    }
     let received = file.end.as_ref().and_then(|end| end.sum_received.as_ref().or(end.sum.as_ref()));
     if samples.is_empty() {
         let rate = received.map(|sum| sum.bits_per_second / 8.0).filter(|rate| *rate > 0.0);

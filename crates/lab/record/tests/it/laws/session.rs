@@ -340,6 +340,50 @@ fn each_defect_of_a_session_breaks_its_law_and_no_other_case_is_void() {
             UNIX,
             Box::new(summary(UNIX, |of| of.runs += 1)),
         ),
+        defect("a figure of a part of its runs", "summary", UNIX, Box::new(summary(UNIX, |of| of.runs -= 1))),
+        defect(
+            "the figure of another hub",
+            "hub",
+            UNIX,
+            Box::new(summary(UNIX, |of| of.to_hub.as_mut().unwrap().hub = FIFO.parse().unwrap())),
+        ),
+        defect(
+            "switches that no role made",
+            "counts",
+            UNIX,
+            Box::new(|line| match line {
+                Line::Run(run) if run.case.to_string() == UNIX => run.per_op.voluntary_switches = 99.0,
+                Line::Summary(of) if of.case.to_string() == UNIX => of.per_op.voluntary_switches = 99.0,
+                _ => {}
+            }),
+        ),
+        defect(
+            "a summary without the switches of its runs",
+            "counts",
+            UDP,
+            Box::new(summary(UDP, |of| of.per_op.voluntary_switches = 0.0)),
+        ),
+        defect(
+            "an interval beside its figure",
+            "interval",
+            UDP,
+            Box::new(summary(UDP, |of| of.ci95 = Some([0.0, 1.0]))),
+        ),
+        defect(
+            "an interval far beyond all runs",
+            "interval",
+            UDP,
+            Box::new(summary(UDP, |of| of.ci95 = Some([0.1 * of.median, 10.0 * of.median]))),
+        ),
+        defect(
+            "an interval that is not that of its ratio",
+            "interval",
+            UNIX,
+            Box::new(summary(UNIX, |of| {
+                of.to_hub.as_mut().unwrap().ci95 = Some([1.745, 1.775]);
+                of.ci95 = Some([3000.0, 4000.0]);
+            })),
+        ),
         defect(
             "another figure than that of the runs",
             "summary",

@@ -185,6 +185,11 @@ impl Plan {
         }
     }
 
+    /// Of both roles together.
+    fn per_op(&self) -> PerOp {
+        PerOp { voluntary_switches: 2.0, cpu_ns: 2.0 * 0.4 * self.cost_ns, ..PerOp::default() }
+    }
+
     fn run(&self, run: u32) -> Run {
         let is_doubled = run == 7;
         let (cost_ns, payload) = (self.cost_of_run(run), self.id().payload_bytes);
@@ -213,6 +218,7 @@ impl Plan {
             case: self.id(),
             run,
             round: run,
+            per_op: self.per_op(),
             value: sample,
             samples: vec![sample; SLICES as usize],
             ops_per_sample: ops,
@@ -248,6 +254,8 @@ impl Plan {
                 ci95: None,
                 sets: ratios.len() as u32,
             }),
+            per_op: self.per_op(),
+            ci95: Some([0.99 * figure, 1.01 * figure]).filter(|_| !is_in_turn),
             system_calls: Some(SystemCalls { per_op: 4.0, roles: self.roles.iter().map(calls).collect() }),
             ..Summary::new(id, if self.is_stream() { "bytes/s" } else { "ns/roundtrip" }, RUNS, figure)
         }
