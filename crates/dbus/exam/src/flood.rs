@@ -70,6 +70,18 @@ impl Flood {
         )
     }
 
+    /// Where some receiver got less than half of what was sent: an order of so little says nothing.
+    pub fn too_few(&self, runs: &[Arrivals]) -> Option<String> {
+        let sent = self.senders * self.messages as usize;
+        runs.iter().find_map(|run| {
+            let (least, receiver) =
+                run.by_receiver.iter().enumerate().map(|(at, arrived)| (arrived.len(), at)).min()?;
+            let words = run.mode.words();
+            (least * 2 < sent)
+                .then(|| format!("receiver {receiver} got {least} of {sent} broadcasts ({words})"))
+        })
+    }
+
     fn once(&self, bus: &Bus<'_>, mode: Mode) -> Result<Arrivals, Error> {
         let open = |at: usize| {
             if self.is_mixed && at % 2 == 1 { Client::by_socket(bus) } else { Client::open(bus) }

@@ -44,7 +44,15 @@ const FLOOD: Flood = Flood { senders: 2, receivers: 4, has_monitor: false, is_mi
 
 fn of_one_sender(bus: &Bus<'_>) -> Answer {
     let runs = FLOOD.run(bus)?;
-    Ok(Seen::unless(runs.iter().find_map(out_of_order), FLOOD.words(&runs)))
+    Ok(in_order(FLOOD, &runs, out_of_order))
+}
+
+/// What the arrivals say of an order, where enough came for one.
+fn in_order(flood: Flood, runs: &[Arrivals], disorder: fn(&Arrivals) -> Option<String>) -> Seen {
+    match (runs.iter().find_map(disorder), flood.too_few(runs)) {
+        (None, Some(few)) => Seen::broken("nothing to compare", few),
+        (found, _) => Seen::unless(found, flood.words(runs)),
+    }
 }
 
 /// The first message of a sender that came after a later one of the same sender.
@@ -67,10 +75,11 @@ fn of_all(bus: &Bus<'_>) -> Answer {
     let mut words = String::new();
     for _ in 0..TIMES {
         let runs = FLOOD.run(bus)?;
-        if let Some(found) = runs.iter().find_map(two_orders) {
-            return Ok(Seen::broken("broken", found));
+        let seen = in_order(FLOOD, &runs, two_orders);
+        if seen.is_violation {
+            return Ok(seen);
         }
-        words = FLOOD.words(&runs);
+        words = seen.evidence;
     }
     Ok(Seen::fine("kept", format!("{TIMES} times {words}")))
 }
@@ -80,8 +89,13 @@ fn across_stops(bus: &Bus<'_>) -> Answer {
     let flood = Flood { is_mixed: true, ..FLOOD };
     let runs = flood.run(bus)?;
     let kinds = if bus.is_native() { "members and clients in turn" } else { "clients" };
-    let words = format!("{kinds}, two receivers that stop: {}", flood.words(&runs));
-    Ok(Seen::unless(runs.iter().find_map(two_orders), words))
+    let seen = in_order(flood, &runs, two_orders);
+    let evidence = if seen.is_violation {
+        seen.evidence
+    } else {
+        format!("{kinds}, two receivers that stop: {}", seen.evidence)
+    };
+    Ok(Seen { evidence, ..seen })
 }
 
 fn at_a_monitor(bus: &Bus<'_>) -> Answer {
@@ -90,7 +104,7 @@ fn at_a_monitor(bus: &Bus<'_>) -> Answer {
         Err(Error::Authentication(_)) => Seen::fine("no monitors", "the bus makes no connection a monitor"),
         runs => {
             let runs = runs?;
-            Seen::unless(runs.iter().find_map(two_orders), flood.words(&runs))
+            in_order(flood, &runs, two_orders)
         }
     })
 }
@@ -275,4 +289,35 @@ fn last_words(bus: &Bus<'_>) -> Answer {
         format!("of {TIMES} × {WORDS} signals {missing} were lost and {late} came after the departure of the sender")
     });
     Ok(Seen::unless(found, format!("{TIMES} connections that send {WORDS} signals and close")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrived(numbers: [Vec<u32>; 2]) -> Vec<Arrivals> {
+        let of = |number: u32| Arrival { sender: 0, number, has_true_sender: true };
+        let by_receiver = numbers.map(|numbers| numbers.into_iter().map(of).collect()).into();
+        vec![Arrivals { mode: Mode::Free, by_receiver }]
+    }
+
+    #[test]
+    fn an_order_of_nothing_is_not_kept() {
+        let flood = Flood { senders: 1, receivers: 2, messages: 4, ..FLOOD };
+        for (numbers, answer) in [
+            ([vec![0, 1, 2, 3], vec![0, 1, 2, 3]], "kept"),
+            ([vec![0, 1, 2, 3], vec![0, 3]], "kept"),
+            ([vec![0, 1, 2, 3], vec![1, 0, 3]], "broken"),
+            ([vec![0, 1, 2, 3], vec![0]], "nothing to compare"),
+            ([vec![], vec![]], "nothing to compare"),
+        ] {
+            let seen = in_order(flood, &arrived(numbers), two_orders);
+            assert_eq!(
+                (&seen.answer[..], seen.is_violation),
+                (answer, answer != "kept"),
+                "{}",
+                seen.evidence
+            );
+        }
+    }
 }
