@@ -5,6 +5,7 @@
 //! [`state`] and [`admission`].
 
 mod admission;
+mod allowance;
 mod connections;
 mod epochs;
 mod first;

@@ -7,16 +7,12 @@
 //! server has counted cannot be taken back, so an allowance may be below zero. One that leaves with less than it had when it came
 //! leaves that to its process, as long as that lives: a process is not a new one because it joins again.
 
-use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use causeway_os::socket::Credentials;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::Timespec;
 
+use super::allowance::{Allowance, Counted, LEFT_MAX, Left, has_ended};
 use super::connections::{Answer, Connection, Role};
 use super::state::State;
 use crate::error::{Error, Refusal, Result};
@@ -26,81 +22,6 @@ use crate::wire::Message;
 
 /// How long the server waits before it looks again.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// The rate of so long may come at once.
-const BURST: Duration = Duration::from_secs(1);
-/// Processes without a publisher of which an allowance is kept; each costs a descriptor.
-const LEFT_MAX: usize = 64;
-
-/// What publishers may publish yet, where that is limited.
-#[derive(Debug, Default)]
-pub struct Rates {
-    /// By connection, and so by publisher: the next one in a slot has another.
-    present: BTreeMap<u64, Counted>,
-    /// By the number of their process: those that have left.
-    left: BTreeMap<u32, Left>,
-    /// Who is told of each that is disconnected.
-    told: Option<SyncSender<OverRate>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Allowance {
-    messages: f64,
-    at: Instant,
-}
-
-#[derive(Debug)]
-struct Counted {
-    allowance: Allowance,
-    /// What its slot had published when it was last looked at.
-    published: u64,
-    is_told_of: bool,
-}
-
-#[derive(Debug)]
-struct Left {
-    uid: u32,
-    process: OwnedFd,
-    allowance: Allowance,
-}
-
-impl Allowance {
-    fn full(rate: f64, at: Instant) -> Allowance {
-        Allowance { messages: rate * BURST.as_secs_f64(), at }
-    }
-
-    /// Time has passed, and so many messages were published in it.
-    fn passed(self, rate: f64, now: Instant, messages: u64) -> Allowance {
-        let earned = rate * now.saturating_duration_since(self.at).as_secs_f64();
-        let full = Allowance::full(rate, now);
-        Allowance { messages: (self.messages + earned - messages as f64).min(full.messages), ..full }
-    }
-
-    fn is_full(self, rate: f64) -> bool {
-        self.messages >= Allowance::full(rate, self.at).messages
-    }
-
-    fn excess(self) -> Option<u64> {
-        (self.messages < 0.0).then_some((-self.messages).ceil() as u64)
-    }
-}
-
-impl Rates {
-    /// Tells this one from now on; one that does not take what it is told misses it.
-    pub fn tell(&mut self, told: SyncSender<OverRate>) {
-        self.told = Some(told);
-    }
-
-    /// Forgets processes that have ended, and those that may publish as one that never did.
-    fn forget(&mut self, rate: f64, now: Instant) {
-        self.left.retain(|_, left| {
-            !has_ended(&left.process) && !left.allowance.passed(rate, now, 0).is_full(rate)
-        });
-    }
-}
-
-fn has_ended(process: &OwnedFd) -> bool {
-    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ended| ended > 0)
-}
 
 /// By what a process is known again; one that was invited or cannot be seen from here is not.
 fn known(connection: &Connection) -> Option<Credentials> {

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use causeway_os::socket::{Credentials, peer_credentials, seqpacket_pair, set_send_buffer_bytes};
 use causeway_os::{Context, clock};
 
+use super::allowance::Rates;
 use super::connections::{Answer, Connection, Connections, Origin, Role};
 use super::first::Held;
 use super::logs::Logs;
 use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
-use super::rates::Rates;
 use super::report::{PublisherReport, Report, SubscriberReport};
 use super::subscribers::{Subscribers, is_demoted};
 use crate::error::{Error, Refusal, Result};
