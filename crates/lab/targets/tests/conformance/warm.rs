@@ -48,7 +48,10 @@ fn bursts(host: &Host) {
         "pingpong/futex/0/same-cpu/warm=cold",
     ] {
         let Some((_, measured)) = measured_or_skip(host, id, TIMING) else { continue };
-        assert_eq!((measured.samples.len(), discarded(&measured)), (TIMING.samples, None), "{id}");
+        // Fewer than asked for where roles that spin have no CPU for themselves.
+        let samples = measured.samples.len();
+        assert!((TIMING.least_samples..=TIMING.samples).contains(&samples), "{id}: {samples} samples");
+        assert_eq!(discarded(&measured), None, "{id}");
         for pair in measured.samples.windows(2) {
             let pause_ns = pair[1].start_ns - (pair[0].start_ns + pair[0].elapsed_ns);
             assert!(pause_ns >= 20_000_000, "{id}: {pause_ns} ns between two bursts");
