@@ -2,7 +2,7 @@
 //!
 //! The contract is `own/weighbridge-target.h` beside the sources of this crate. A mechanism of a shared object is a mechanism like those
 //! that are compiled in: patterns, checks, counters and suites follow from its entry in the catalogue. The coordinator never runs its
-//! code: [`child`] looks at it and calls its `create`, and the ends are in peers. This keeps mistakes apart, not malice: its
+//! code: `child` looks at it and calls its `create`, and the ends are in peers. This keeps mistakes apart, not malice: its
 //! processes are those of the user.
 //!
 //! The way of a file: [`load`] has it described and adds it · [`register_for_peer`] adds the same in a peer, from what
