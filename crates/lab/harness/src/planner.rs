@@ -180,6 +180,11 @@ impl Planner {
                 0 => self.warm_up_state = warm_up.push(ns, ops),
                 _ => self.unseen -= 1,
             }
+            // Found while others had the CPU, a size is far too small: so many batches would not fit into the plan.
+            if ops == self.ops && ns * 4 < self.timing.sample_ns {
+                self.ops = self.calibration.scaled(ops, ns.max(1)).clamp(ops, ops * GROWTH);
+                self.left = self.samples(self.ops);
+            }
         }
     }
 
@@ -279,6 +284,13 @@ mod tests {
         let (warm_up, state) = planner.warm_up().unwrap();
         assert_eq!((samples.len(), state), (20, WarmUpState::StillTrending));
         assert!((250_000_000..270_000_000).contains(&warm_up.passed_ns()), "{warm_up:?}");
+    }
+
+    #[test]
+    fn a_size_that_was_found_while_others_had_the_cpu_is_found_again_in_the_warm_up() {
+        let (samples, planner) = play_warming(|now_ns| if now_ns < 20_000_000 { 1e6 } else { 100.0 });
+        assert_eq!(samples.len(), 20);
+        assert!((20_000..=60_000).contains(&planner.ops), "{} operations of 100 ns", planner.ops);
     }
 
     #[test]
