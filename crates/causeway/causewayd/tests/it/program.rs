@@ -98,11 +98,12 @@ fn a_pid_file_that_cannot_be_removed_is_said() {
     let folder = temp_dir("program");
     let pid_file = folder.path().join("pid");
     let config = configuration(&folder, &format!("<pidfile>{}</pidfile>", pid_file.display()));
-    let mut command = causewayd(&["--nofork", "--config-file", &config, "--address", "unix:tmpdir=/tmp"]);
-    let mut bus = Running::start(command.stderr(Stdio::piped()));
-    eventually("there is no file", || {
-        std::fs::read_to_string(&pid_file).is_ok_and(|text| text.ends_with('\n'))
-    });
+    let args = ["--nofork", "--print-address", "--config-file", &config, "--address", "unix:tmpdir=/tmp"];
+    let mut bus = Running::start(causewayd(&args).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    // It says so when it serves, and takes signals then.
+    let mut address = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(bus.0.stdout.take().unwrap()), &mut address)
+        .unwrap();
     // Whoever runs this test, root included, cannot remove what is not there.
     std::fs::remove_file(&pid_file).unwrap();
     bus.signal(Signal::TERM).unwrap();
