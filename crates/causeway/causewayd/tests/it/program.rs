@@ -104,7 +104,7 @@ fn a_pid_file_that_cannot_be_removed_is_said() {
     let mut address = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(bus.0.stdout.take().unwrap()), &mut address)
         .unwrap();
-    // Whoever runs this test, root included, cannot remove what is not there.
+    // A file that is gone cannot be removed, by root neither, so that this holds for every user who runs the tests.
     std::fs::remove_file(&pid_file).unwrap();
     bus.signal(Signal::TERM).unwrap();
     let said = std::io::read_to_string(bus.0.stderr.take().unwrap()).unwrap();

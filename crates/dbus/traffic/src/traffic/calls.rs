@@ -88,7 +88,7 @@ impl Calls {
         if let Some(replaced) = self.open.remove(&key) {
             self.give_up(key, &replaced);
         }
-        // Whoever called has given up by then: what the callee does now is no part of it.
+        // The caller has timed out by then: what the callee calls now is not nested in that call.
         let is_awaited = |served: &&Served| time_ns.saturating_sub(served.time_ns) < TIMEOUT_NS;
         let outer = self.serving.get(&key.0).and_then(|served| served.iter().rev().find(is_awaited));
         let depth = outer.map_or(1, |served| served.depth + 1);

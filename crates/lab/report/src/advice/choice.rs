@@ -194,7 +194,7 @@ impl Field<'_> {
         let mut prices: Vec<Price> =
             demands.iter().filter_map(|demand| price(Some(*demand), &[*demand])).collect();
         let all = (demands.len() > 1).then(|| price(None, demands)).flatten();
-        // One demand that costs all of it says so.
+        // Where one demand alone leads to the same choice as all of them, its own line tells the price of all.
         if all.as_ref().is_some_and(|all| prices.iter().all(|one| one.without != all.without)) {
             prices.extend(all);
         }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     const POLLABLE: Demand = Demand::Has(Property::Pollable);
-    const STRANGERS: Demand = Demand::Has(Property::OtherUsers);
+    const OTHER_USERS: Demand = Demand::Has(Property::OtherUsers);
 
     type Told = (Vec<Contender>, Contest);
 
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_first_that_meets_the_demands_is_chosen_and_the_others_are_named_below_what_they_lack() {
-        let choice = choose(&told(), &[POLLABLE, STRANGERS]);
+        let choice = choose(&told(), &[POLLABLE, OTHER_USERS]);
         assert_eq!((choice.chosen, choice.runner_up), (Some(2), Some(3)));
         let excluded: Vec<_> = choice.excluded.iter().map(|of| of.mechanisms.join(" ")).collect();
         assert_eq!(excluded, ["ring queue", "ring bell"]);
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_is_not_surely_behind_is_not_told_apart() {
-        assert_eq!(choose(&told(), &[STRANGERS]).not_told_apart, [3], "the queue is surely behind");
+        assert_eq!(choose(&told(), &[OTHER_USERS]).not_told_apart, [3], "the queue is surely behind");
         let first = choose(&told(), &[]);
         assert_eq!((first.chosen, first.not_told_apart, first.prices), (Some(0), vec![], vec![]));
     }
@@ -319,11 +319,11 @@ mod tests {
             prices.map(|of| (of.demand, of.without, of.times, of.is_sure)).collect()
         };
         assert_eq!(price(&[POLLABLE]), [(Some(POLLABLE), "ring".into(), 1.5, true)]);
-        let both = price(&[POLLABLE, STRANGERS]);
+        let both = price(&[POLLABLE, OTHER_USERS]);
         let of_bell = 2.0 / 1.5;
         assert_eq!(
             both,
-            [(Some(STRANGERS), "bell".into(), of_bell, false), (None, "ring".into(), 2.0, true)],
+            [(Some(OTHER_USERS), "bell".into(), of_bell, false), (None, "ring".into(), 2.0, true)],
             "that it is pollable costs nothing beside the other; both together do"
         );
     }
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_budget_of_cpu_excludes_who_takes_more() {
         let budget = Demand::Budget(0.1);
-        let choice = choose(&told(), &[STRANGERS, budget]);
+        let choice = choose(&told(), &[OTHER_USERS, budget]);
         assert_eq!(choice.chosen, Some(3));
         assert_eq!(choice.excluded.last().unwrap().mechanisms, ["ring", "bell", "pipe", "queue"]);
         assert_eq!(choose(&told(), &[Demand::Rate { per_s: 1e6, cpus: 0.04 }]).chosen, None);
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn where_nothing_meets_the_demands_the_fewest_are_given_up() {
-        let demands = [POLLABLE, STRANGERS, Demand::Has(Property::SurvivesKill)];
+        let demands = [POLLABLE, OTHER_USERS, Demand::Has(Property::SurvivesKill)];
         let choice = choose(&told(), &demands);
         assert_eq!((choice.chosen, choice.to_give_up), (None, Some((vec![demands[2]], 2))));
     }
@@ -356,7 +356,7 @@ mod tests {
     fn a_mechanism_that_meets_the_demands_in_one_variant_is_not_excluded() {
         let (mut contenders, contest) = told();
         contenders[4].case = contenders[2].case.clone().with("wait", "block");
-        let choice = choose(&(contenders, contest), &[POLLABLE, STRANGERS]);
+        let choice = choose(&(contenders, contest), &[POLLABLE, OTHER_USERS]);
         assert!(choice.excluded.iter().all(|of| !of.mechanisms.contains(&"pipe".into())), "{choice:?}");
     }
 
