@@ -1,6 +1,6 @@
 //! A subscriber in an event loop together with other descriptors: here a timer.
 //!
-//! `cargo run -p causeway --example epoll_loop`
+//! `cargo run -p causeway-ipc --example epoll_loop`
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
 use std::error::Error;

@@ -1,6 +1,6 @@
 //! How long subscribers wait when a publisher is killed in the middle of a message.
 //!
-//! `cargo run --release -p causeway --example kill_latency [KILLS]`
+//! `cargo run --release -p causeway-ipc --example kill_latency [KILLS]`
 //!
 //! A publisher claims a frame and does not finish it; another one publishes a message after it; a subscriber sleeps before the
 //! frame. Then the first publisher gets SIGKILL. Prints the time from the call of kill until the subscriber has the message,

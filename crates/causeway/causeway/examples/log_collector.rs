@@ -3,7 +3,7 @@
 //! Publishers are threads here. In other processes they would join with `Group::join` and the group would be made with
 //! `remote_publishers`.
 //!
-//! `cargo run -p causeway --example log_collector`
+//! `cargo run -p causeway-ipc --example log_collector`
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
 use causeway::{Group, GroupOptions, Policy, Received};

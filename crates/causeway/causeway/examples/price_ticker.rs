@@ -1,6 +1,6 @@
 //! One publisher, many subscribers: a price ticker. Subscribers that cannot keep up lose prices, and are told how many.
 //!
-//! `cargo run -p causeway --example price_ticker`
+//! `cargo run -p causeway-ipc --example price_ticker`
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
 use causeway::{Error, Group, GroupOptions, Policy, Received};

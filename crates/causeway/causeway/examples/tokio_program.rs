@@ -1,6 +1,6 @@
 //! Publisher and subscribers as tasks of a tokio program.
 //!
-//! `cargo run -p causeway --features tokio --example tokio_program`
+//! `cargo run -p causeway-ipc --features tokio --example tokio_program`
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
 use causeway::{AsyncPublisher, AsyncSubscriber, Group, GroupOptions, Policy, Received};

@@ -1,6 +1,6 @@
 //! Model of the log and its wake-up protocol: every schedule of a few threads on a ring of a few frames.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p causeway --release --test loom`. loom explores all interleavings
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p causeway-ipc --release --test loom`. loom explores all interleavings
 //! with a bounded number of preemptions, and the values that weak memory allows.
 #![cfg(loom)]
 

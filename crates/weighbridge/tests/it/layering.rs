@@ -29,16 +29,16 @@ const ALONE: &[(&str, &str)] = &[
 /// What a package, or each package of a product (`lab/`), must not need, although it may by its place; directly, or by way of what others need
 /// without their tests.
 const NEVER: &[(&str, &[&str], &str)] = &[
-    ("causeway", &["causeway-bus"], "a log needs no bus"),
-    ("causeway", &["clap"], "a program that uses the log gets no command line with it"),
-    ("causeway-bus", &["causeway"], "a bus needs no log"),
+    ("causeway-ipc", &["causeway-bus"], "a log needs no bus"),
+    ("causeway-ipc", &["clap"], "a program that uses the log gets no command line with it"),
+    ("causeway-bus", &["causeway-ipc"], "a bus needs no log"),
     ("causeway-bus", &["clap"], "a program that uses the bus gets no command line with it"),
     (
         "causeway-bus",
         &["serde", "serde_json", "hdrhistogram"],
         "a member compiles what it needs, and nothing else",
     ),
-    ("causewayd", &["causeway", "causeway-cli"], "a broker needs no log, and nothing to look at it"),
+    ("causewayd", &["causeway-ipc", "causeway-cli"], "a broker needs no log, and nothing to look at it"),
     ("lab/", &["causeway-bus", "causewayd", "causeway-cli"], "brokers are measured from dbus"),
     ("lab/", &["clap"], "only the program has a command line"),
     (
@@ -58,7 +58,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
         &["weighbridge-harness", "weighbridge-targets"],
         "one writes records, one reads them",
     ),
-    ("weighbridge-harness", &["causeway", "weighbridge-targets"], "the harness names no family"),
+    ("weighbridge-harness", &["causeway-ipc", "weighbridge-targets"], "the harness names no family"),
     ("weighbridge-harness", &["weighbridge-report"], "one writes records, one reads them"),
     (
         "weighbridge-targets",

@@ -1,7 +1,7 @@
 //! The protocol on heap memory, with threads that run freely: for Miri, which checks every access against the memory
 //! model and draws schedules and stale values at random, and natively for long runs.
 //!
-//! `MIRIFLAGS=-Zmiri-many-seeds=0..2 cargo +nightly miri test -p causeway --test it -- threads:: --skip neighbors::`
+//! `MIRIFLAGS=-Zmiri-many-seeds=0..2 cargo +nightly miri test -p causeway-ipc --test it -- threads:: --skip neighbors::`
 //!
 //! `CAUSEWAY_THREAD_MESSAGES` sets how many messages each publisher sends.
 
