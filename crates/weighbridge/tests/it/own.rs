@@ -10,6 +10,8 @@ use causeway_testkit::skipped;
 
 use super::*;
 
+mod fans;
+
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/targets/own");
 const DEFECTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/own/defects.c");
 
@@ -127,7 +129,7 @@ fn each_defect_of_a_target_ends_its_case_in_a_sentence_and_no_other_case() {
         ("create-exit", "plan", "its function `create` ended its process without an answer: exit code 0"),
         ("create-refuse", "plan", "its function `create` failed: Permission denied"),
         ("create-closed", "plan", "its function `create` handed over the descriptor 99: Bad file descriptor"),
-        ("create-many", "plan", "handed over 1000 descriptors and 3 bytes; 16 and 1024 are the most"),
+        ("create-many", "plan", "handed over 1000 descriptors and 3 bytes; 128 and 1024 are the most"),
         ("attach-crash", "attach", "ended: signal 11 (SIGSEGV)"),
         ("attach-exit", "attach", "ended: exit code 0"),
         ("own-error", "attach", "its function `attach` failed: the moon is full"),
@@ -224,6 +226,36 @@ fn libraries_of_others_are_measured_beside_ours_through_their_adapters() {
     }
 }
 
+/// A mechanism compiled with a header that has one more function at the end of its struct.
+fn of_longer_header(function: &str) -> String {
+    format!(
+        "#include <stddef.h>\n#define weighbridge_targets of_this_header\n#include \"weighbridge-target.h\"\n#undef weighbridge_targets\n\
+         struct longer {{ struct weighbridge_target begin; int (*more)(void); }};\n\
+         static int it(void) {{ return 0; }}\n\
+         __attribute__((unused)) static void *any = (void *)it;\n\
+         const struct longer weighbridge_targets[] = {{\n\
+         {{{{.version = WEIGHBRIDGE_TARGET_VERSION, .struct_bytes = sizeof(struct longer), .name = \"first\", .about = \"a test\", \
+         .measured_version = \"1\", .waits = \"block\", .attach = (void *)it, .loan = (void *)it, .commit = (void *)it, \
+         .take = (void *)it}}, NULL}},\n\
+         {{{{.version = WEIGHBRIDGE_TARGET_VERSION, .struct_bytes = sizeof(struct longer), .name = \"second\", .about = \"a test\", \
+         .measured_version = \"1\", .waits = \"block\", .attach = (void *)it, .loan = (void *)it, .commit = (void *)it, \
+         .take = (void *)it}}, {function}}}, {{{{0}}, NULL}}}};\n"
+    )
+}
+
+#[test]
+fn a_target_of_a_longer_header_is_read_where_it_uses_nothing_of_what_is_new() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("longer.c");
+    std::fs::write(&file, of_longer_header("NULL")).unwrap();
+    compiled(folder.path(), "longer.so", &file, &["-Wno-cast-function-type"]);
+    let listed = shown(folder.path(), "list --target ./longer.so --format json");
+    assert!(listed.contains("\"first\"") && listed.contains("\"second\""), "{listed}");
+}
+
 #[test]
 fn what_is_no_target_is_refused_in_a_sentence_before_anything_is_measured() {
     if !has_compiler() {
@@ -256,7 +288,8 @@ fn what_is_no_target_is_refused_in_a_sentence_before_anything_is_measured() {
             "undefined symbol: nowhere",
         ),
         ("version", entry(".version = 7,"), "its entry 0 has version 7"),
-        ("size", entry(".struct_bytes = 8,"), "its entry 0 has version 1 and 8 bytes"),
+        ("size", entry(".struct_bytes = 8,"), "its entry 0 has version 2 and 8 bytes"),
+        ("newer", of_longer_header("it"), "its entry 1 uses what a newer weighbridge-target.h has"),
         ("no-take", entry(".take = NULL,"), "its mechanism mine has no function `take`"),
         ("no-about", entry(".about = NULL,"), "it has a mechanism without about"),
         ("bad-name", entry(".name = \"Mine/1\","), "its name \"Mine/1\" is none for a case id"),
