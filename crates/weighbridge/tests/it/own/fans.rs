@@ -32,7 +32,6 @@ fn a_target_that_says_so_reaches_many_and_hears_many_also_at_a_rate() {
     for run in with_rate {
         assert!(run.series.contains_key("late_ns"), "{}: {:?}", run.case, run.series.keys());
     }
-    // A call of `send` for each receiver, and no fewer, is what the kernel counts of a sender.
     let listed = shown(folder.path(), "list fans --target ./fans.so");
     assert!(listed.contains("fan-out") && listed.contains("fan-in"), "{listed}");
 }
