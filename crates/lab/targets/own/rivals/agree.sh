@@ -49,16 +49,18 @@ beside() {
 until_there() { for _ in $(seq 100); do [ -e "$1" ] && return; sleep 0.02; done; echo "there is no $1" >&2; return 1; }
 
 # Each prints a round trip in µs, on the CPUs in $cpu.
-theirs_zeromq() {
-    rm -f end; beside timeout 20 taskset -c "$cpu" "$perf/zmq/local_lat" "ipc://$folder/end" "$payload" 40000
-    until_there end
-    timeout 20 taskset -c "$cpu" "$perf/zmq/remote_lat" "ipc://$folder/end" "$payload" 40000 | awk '/average latency/ { print 2 * $3 }'
+# A mean over all of its round trips is what theirs tell, and one disturbance is in it: so batches, and their median, as ours is of samples.
+latencies() {
+    for _ in 1 2 3 4 5 6 7 8; do
+        rm -f end
+        beside timeout 20 taskset -c "$cpu" "$1/local_lat" "ipc://$folder/end" "$payload" 4000
+        until_there end
+        timeout 20 taskset -c "$cpu" "$1/remote_lat" "ipc://$folder/end" "$payload" 4000 | awk '/average latency/ { print 2 * $3 }'
+        end_others
+    done | median
 }
-theirs_nng() {
-    rm -f end; beside timeout 20 taskset -c "$cpu" "$perf/nng/local_lat" "ipc://$folder/end" "$payload" 40000
-    until_there end
-    timeout 20 taskset -c "$cpu" "$perf/nng/remote_lat" "ipc://$folder/end" "$payload" 40000 | awk '/average latency/ { print 2 * $3 }'
-}
+theirs_zeromq() { latencies "$perf/zmq"; }
+theirs_nng() { latencies "$perf/nng"; }
 theirs_cyclone() {
     export CYCLONEDDS_URI="<CycloneDDS><Domain id='any'><General><AllowMulticast>false</AllowMulticast><Interfaces><NetworkInterface name='lo' multicast='false'/></Interfaces></General><Discovery><ParticipantIndex>auto</ParticipantIndex><Peers><Peer address='127.0.0.1'/></Peers></Discovery></Domain></CycloneDDS>"
     beside timeout 20 taskset -c "$cpu" ddsperf -D 5 -i 217 pong waitset

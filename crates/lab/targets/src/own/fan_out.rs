@@ -44,7 +44,8 @@ impl Multicast for FanOut {
 
     fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
         let is_lossy = Self::caps(params).has(Caps::LOSSY);
-        Ok(Receiver { end: attach(resources, params)?.prefaulted()?, len: params.payload_bytes, is_lossy })
+        let end = attach(resources, params)?.prefaulted()?;
+        Ok(Receiver { facts: end.facts()?, end, len: params.payload_bytes, is_lossy })
     }
 }
 
@@ -69,6 +70,7 @@ struct Receiver {
     end: OwnEnd,
     len: usize,
     is_lossy: bool,
+    facts: Facts,
 }
 
 impl MulticastReceiver for Receiver {
@@ -79,5 +81,9 @@ impl MulticastReceiver for Receiver {
             Err(error) if self.is_lossy && error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(self.end.mine.error(&error)),
         }
+    }
+
+    fn facts(&self) -> Facts {
+        self.facts.clone()
     }
 }

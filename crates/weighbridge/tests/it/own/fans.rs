@@ -72,5 +72,6 @@ fn a_message_that_one_of_many_does_not_get_in_its_order_and_whole_ends_the_case_
     ] {
         assert!(why[name].contains(words), "{name}: {why:?}");
     }
-    assert_eq!(measured_of(&lines), ["fans"]);
+    let measured = measured_of(&lines);
+    assert_eq!(measured.iter().filter(|name| *name != "noop").collect::<Vec<_>>(), ["fans"]);
 }

@@ -21,7 +21,9 @@ use zenoh::handlers::FifoChannelHandler;
 use zenoh::pubsub::{Publisher, Subscriber};
 use zenoh::qos::CongestionControl;
 use zenoh::sample::Sample;
-use zenoh::shm::{BlockOn, GarbageCollect, PosixShmProviderBackend, ShmProvider, ShmProviderBuilder, ZShmMut};
+use zenoh::shm::{
+    BlockOn, GarbageCollect, PosixShmProviderBackend, ShmProvider, ShmProviderBuilder, ZShmMut,
+};
 use zenoh::{Config, Session, Wait};
 
 /// What an end goes wrong with, in words.
@@ -116,8 +118,16 @@ const fn entry(name: &'static CStr, about: &'static CStr, more: u32) -> Target {
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is that of the header")]
 pub static weighbridge_targets: [Target; 3] = [
-    entry(c"zenoh", c"Zenoh: peers with a publisher and a subscriber each, over a Unix socket; shared memory off", 0),
-    entry(c"zenoh-shm", c"Zenoh: the same with messages in shared memory, described over a Unix socket", ZERO_COPY),
+    entry(
+        c"zenoh",
+        c"Zenoh: peers with a publisher and a subscriber each, over a Unix socket; shared memory off",
+        0,
+    ),
+    entry(
+        c"zenoh-shm",
+        c"Zenoh: the same with messages in shared memory, described over a Unix socket",
+        ZERO_COPY,
+    ),
     Target { version: 0, struct_bytes: 0, name: ptr::null(), create: None, ..entry(c"", c"", 0) },
 ];
 
@@ -154,7 +164,8 @@ fn said<T>(result: Fallible<T>, write: impl FnOnce(T)) -> c_int {
         }
         Err(error) => {
             let is_end = error.downcast_ref::<std::io::Error>().is_some_and(is_gone);
-            *LAST_ERROR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = CString::new(error.to_string()).ok();
+            *LAST_ERROR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
+                CString::new(error.to_string()).ok();
             if is_end { EPIPE } else { OWN }
         }
     }
@@ -223,7 +234,8 @@ fn attached(case: &Case, side: u32, meeting: UnixStream) -> Fallible<End> {
     }
     let key = |side: u32| format!("weighbridge/{side}");
     let subscriber = session.declare_subscriber(key(1 - side)).wait()?;
-    let publisher = session.declare_publisher(key(side)).congestion_control(CongestionControl::Block).wait()?;
+    let publisher =
+        session.declare_publisher(key(side)).congestion_control(CongestionControl::Block).wait()?;
     let matching = publisher.matching_listener().wait()?;
     while !publisher.matching_status().wait()?.matching() {
         matching.recv()?;
