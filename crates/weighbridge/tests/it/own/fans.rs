@@ -59,6 +59,7 @@ fn a_message_that_one_of_many_does_not_get_in_its_order_and_whole_ends_the_case_
         assert!(why[name].contains(&wanted), "{name}: {why:?}");
     }
     assert!(why["fans"].contains("at least 8 bytes in fan-in"), "{why:?}");
+    std::fs::remove_file(folder.path().join("r.jsonl")).unwrap();
     let lines = measured(
         folder.path(),
         "--target ./fans.so fan-in/{fans,lose,twice,damage,swap}/64/free/writers=3 --runs 2",
