@@ -365,7 +365,7 @@ mod tests {
     /// A peer on a CPU that halts takes long and little CPU time.
     #[test]
     fn who_takes_longer_back_to_back_than_the_rate_allows_does_not_hold_it() {
-        let rate = Demand::Rate { per_s: 600_000.0, cpus: 2.0 };
+        let rate = Demand::Rate { per_s: 1_500_000.0, cpus: 3.0 };
         let choice = choose(&told(), &[OTHER_USERS, rate]);
         assert_eq!(
             (choice.chosen, choice.to_give_up),

@@ -117,9 +117,9 @@ fn demands_that_nothing_meets_and_questions_without_an_answer_are_a_sentence() {
     assert_eq!(advice.choice, None);
     let says = "giving up \"survives kill -9 of a peer\" would leave pipe";
     assert!(text.contains(says), "{text}");
-    let (_, text) = asked(&[64], &Question { rate: 2e6, ..question(64, &[Property::Pollable]) });
+    let (_, text) = asked(&[64], &Question { rate: 2e7, ..question(64, &[Property::Pollable]) });
     let says =
-        ["giving up \"holds 2,000,000 a second\" would leave pipe", "which reaches 1,000,000 a second"];
+        ["giving up \"holds 20,000,000 a second\" would leave pipe", "which reaches 1,000,000 a second"];
     assert!(says.iter().all(|part| text.contains(part)), "{text}");
     let elsewhere = Question { placement: "same-cpu".into(), ..question(64, &[]) };
     let why = advise(&record(&[64]), &elsewhere, |_| None).unwrap_err();
@@ -142,7 +142,7 @@ fn what_is_to_be_polled_costs_what_it_costs_where_it_is_polled() {
     };
     assert_eq!(chosen(&[Property::OtherUsers]).0, "pipe");
     let (name, prices) = chosen(&[Property::OtherUsers, Property::Pollable]);
-    assert_eq!((name.as_str(), prices[0].times), ("pipe wait=epoll", 12.0), "{prices:?}");
+    assert_eq!((name.as_str(), prices[0].times), ("pipe wait=epoll", 1.2), "{prices:?}");
 }
 
 #[test]
