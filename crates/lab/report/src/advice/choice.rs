@@ -94,14 +94,27 @@ pub struct Contender {
     pub at_rate: Option<AtRate>,
     /// Does the end that waits do so in poll or epoll?
     pub polls: bool,
+    /// Does it poll before it sleeps, so that between operations that are far apart it does what it does not back to back?
+    pub polls_first: bool,
     /// Does it spin, so that it takes its CPUs whole whatever the rate is?
     pub spins: bool,
 }
+
+/// Who takes at most this share of what there is holds a rate at which it was not measured.
+const AMPLE: f64 = 0.5;
 
 impl Contender {
     /// Operations in a second that it reached where they were due at the rate, else back to back.
     pub fn reached_per_s(&self) -> Option<f64> {
         self.at_rate.as_ref().map(|at| at.held_per_s).or(self.back_to_back_per_s)
+    }
+
+    /// Is it sure that it holds a rate: was it measured there, or do its figures leave room, and does it wait alike at every rate?
+    pub fn surely_holds(&self, per_s: f64, cpus: f64) -> bool {
+        self.at_rate.is_some()
+            || !self.polls_first
+                && self.back_to_back_per_s.is_none_or(|most| per_s <= AMPLE * most)
+                && self.cpu_share.is_some_and(|share| share <= AMPLE * cpus || self.spins)
     }
 }
 
@@ -270,6 +283,7 @@ mod tests {
             cpu_share: Some(*share),
             at_rate: None,
             polls: false,
+            polls_first: false,
             spins: false,
         };
         let contestant = |(name, times, ..): &(&str, f64, &[Property], f64)| Contestant {

@@ -80,8 +80,10 @@ pub struct Advice {
     pub contenders: Vec<Contender>,
     /// Index of the choice among the contenders; absent where nothing meets the demands.
     pub choice: Option<usize>,
-    /// Is the choice surely ahead of everything else that meets the demands?
+    /// Does the choice surely meet the demands, and is it surely ahead of everything else that does?
     pub is_sure: bool,
+    /// Was the choice measured at the rate, or do its figures leave room for it?
+    pub surely_holds_rate: bool,
     /// Indices of those that meet the demands, too, and are not surely behind it.
     pub not_told_apart: Vec<usize>,
     /// Index of the next mechanism that meets the demands.
@@ -146,6 +148,7 @@ pub fn advise(
                 cpu_share: at_rate.as_ref().map(|at| at.cpu_share).or(computed),
                 at_rate,
                 polls: axis("wait").is_some_and(|wait| wait == "poll" || wait.starts_with("epoll")),
+                polls_first: axis("wait").is_some_and(|wait| wait == "spin-block"),
                 spins,
             })
         })
@@ -177,12 +180,14 @@ pub fn advise(
             others.filter_map(|(_, other)| crossover(report, contest, &contenders[chosen].case, &other.case));
         found.filter(|found| found.bytes.is_some()).take(CROSSOVERS).collect()
     });
+    let holds = chosen.is_some_and(|chosen| contenders[chosen].surely_holds(question.rate, question.cpus()));
     let is_paced = chosen.or(choice_then).is_some_and(|chosen| contenders[chosen].at_rate.is_some());
     Ok(Advice {
         differences: differences(report, contest, question, is_paced),
         question: question.clone(),
         choice: chosen,
-        is_sure: chosen.is_some() && not_told_apart.is_empty(),
+        is_sure: holds && not_told_apart.is_empty(),
+        surely_holds_rate: holds,
         not_told_apart,
         runner_up,
         prices,

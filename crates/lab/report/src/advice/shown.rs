@@ -67,6 +67,9 @@ impl Advice {
         let chosen = of(choice);
         let mut lines = vec![format!("Take {}", self.told(chosen))];
         lines.push(match (self.not_told_apart.as_slice(), self.runner_up) {
+            ([], _) if !self.surely_holds_rate => {
+                "Not sure: whether it holds the rate was not measured; nothing else that does costs as little.".into()
+            }
             ([], None) => "Sure: nothing else that was measured meets the demands.".into(),
             ([], Some(_)) => "Sure: everything else that meets the demands costs more.".into(),
             (others, _) => {

@@ -145,6 +145,23 @@ fn what_is_to_be_polled_costs_what_it_costs_where_it_is_polled() {
     assert_eq!((name.as_str(), prices[0].times), ("pipe wait=epoll", 1.2), "{prices:?}");
 }
 
+/// Between operations that are far apart it sleeps, and is woken, as it never was back to back.
+#[test]
+fn who_polls_before_it_sleeps_holds_a_rate_surely_only_where_that_was_measured() {
+    let mut report = record(&[64]);
+    let ring = report.cases.iter_mut().find(|case| case.id.mechanism == "ring").unwrap();
+    ring.case.as_mut().unwrap().axes.insert("wait".into(), "spin-block".into());
+    let advice = advise(&report, &question(64, &[]), |_| None).unwrap();
+    let text = advice.document().text(crate::Style { width: Some(200), ..Default::default() });
+    assert!(
+        !advice.is_sure && text.contains("Not sure: whether it holds the rate was not measured"),
+        "{text}"
+    );
+    assert!(asked(&[64], &question(64, &[])).0.is_sure, "who spins does so at every rate");
+    let (advice, _) = asked(&[64], &Question { rate: 900_000.0, ..question(64, &[Property::Pollable]) });
+    assert!(!advice.is_sure && advice.choice.is_some(), "of 1,000,000 that leaves no room: {advice:?}");
+}
+
 #[test]
 fn a_choice_among_some_is_among_these() {
     let among = |names: &[&str]| Question {

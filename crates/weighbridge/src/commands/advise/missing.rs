@@ -6,9 +6,6 @@
 use weighbridge_record::{CaseId, Properties, Property};
 use weighbridge_report::{Advice, Contender, Question, Report, advise};
 
-/// Who takes at most this share of what there is holds a rate at which it was not measured.
-const AMPLE: f64 = 0.5;
-
 /// Of the candidates for a question those to be measured; none where the record has them all.
 pub fn of(
     candidates: &[CaseId],
@@ -47,13 +44,9 @@ pub fn of(
 
 /// Is there a choice that holds the rate, and the budget, whatever is measured of it later? What is behind it can then be left out.
 fn has_a_sure_choice(advice: &Advice, question: &Question) -> bool {
-    let holds = |one: &Contender| {
-        one.at_rate.is_some()
-            || question.cpu_budget.is_none()
-                && one.back_to_back_per_s.is_none_or(|most| question.rate <= AMPLE * most)
-                && one.cpu_share.is_some_and(|share| share <= AMPLE || one.spins)
-    };
-    advice.choice.is_some_and(|choice| holds(&advice.contenders[choice]))
+    let is_within_budget = |one: &Contender| question.cpu_budget.is_none() || one.at_rate.is_some();
+    let choice = advice.choice.map(|choice| &advice.contenders[choice]);
+    advice.surely_holds_rate && choice.is_some_and(is_within_budget)
 }
 
 #[cfg(test)]
