@@ -56,7 +56,7 @@ measure asked 2m <"$folder/cases"
 measure checked 1m <"$folder/cases"
 sort -u "$folder/demands" | while read -r demands; do
     chosen=$(ask "$demands" | jq -r 'select(.choice != null) | .contenders[.choice].case')
-    [ -z "$chosen" ] || candidates "$demands" | awk -v chosen="$chosen" '{ case_ = $0; sub(/\/rate=[0-9]+/, "", case_) } case_ == chosen'
+    [ -z "$chosen" ] || candidates "$demands" | awk -v chosen="$chosen" '/\/rate=/ { case_ = $0; sub(/\/rate=[0-9]+/, "", case_); if (case_ == chosen) print }'
 done | sort -u >"$folder/chosen"
 measure paced 1m <"$folder/chosen"
 
@@ -107,7 +107,7 @@ cat <<END
 docs/figures/advise.sh FOLDER $seed
 $(jq -r 'select(.kind == "header") | "\(.machine.cpu_model), Linux \(.machine.kernel), \(.started)"' "$folder/checked.jsonl")
 
-30 demands, answered from a record of $(wc -l <"$folder/cases") candidates, and checked in a second one of them and one of $(wc -l <"$folder/chosen") choices at their rates.
+30 demands, answered from a record of $(wc -l <"$folder/cases") candidates, and checked in a second one of them and one of $(wc -l <"$folder/chosen") choices at a rate.
 $(count 1 '^sure') choices were sure. $(count 5 '^best') are the best of the second record, and the intervals of $(count 5 '^reaches') reach it. $(count 5 '^not sure: names') were
 not sure and named it, $(count 5 '^not sure: does') were not sure and did not hold the rate, $(count 5 '^nothing') said rightly that nothing meets the demands.
 $(count 5 WRONG) are wrong.

@@ -35,7 +35,10 @@ impl Page {
     /// Its options.
     pub fn options(&self) -> Vec<Opt> {
         let mut found: Vec<Opt> = Vec::new();
+        let mut is_open = false;
         for line in self.text.lines() {
+            // A heading, or what stands below the options.
+            is_open &= line.is_empty() || line.starts_with(' ');
             let line = line.trim_start();
             let long = line.strip_prefix("--").or_else(|| {
                 let (short, long) = line.split_once(", --")?;
@@ -43,6 +46,7 @@ impl Page {
             });
             match (long, found.last_mut()) {
                 (Some(long), _) => {
+                    is_open = true;
                     let end =
                         long.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(long.len());
                     let (name, rest) = long.split_at(end);
@@ -54,7 +58,7 @@ impl Page {
                         about: value.map_or(rest, |(_, about)| about).trim().to_owned(),
                     });
                 }
-                (None, Some(option)) if !line.is_empty() => {
+                (None, Some(option)) if is_open && !line.is_empty() => {
                     option.about.push(' ');
                     option.about.push_str(line);
                 }

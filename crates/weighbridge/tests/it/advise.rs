@@ -84,7 +84,10 @@ fn of_a_record_only_what_it_lacks_is_measured_and_it_stays_as_it_is() {
     assert!(again.stderr.contains("a.jsonl has all"), "{}", again.stderr);
     assert_eq!(files(folder.path()), ["a.jsonl"]);
     let more = advise("pipe,unix-stream,tcp,fifo", "--record a.jsonl --budget 6s --out b.jsonl");
-    assert!(more.stderr.contains("a.jsonl leaves"), "{}", more.stderr);
+    // Which of them depends on what was told apart on a machine that does other things, too.
+    let is_measured =
+        ["a.jsonl leaves", "a.jsonl decides nothing"].iter().any(|said| more.stderr.contains(said));
+    assert!(is_measured, "{}", more.stderr);
     let advice: Value = more.json();
     let measured: Vec<&str> =
         advice["contenders"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
