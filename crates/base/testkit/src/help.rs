@@ -112,7 +112,7 @@ pub fn assert_one_form(
             let about = about.split("ossible values:").next().unwrap_or_default();
             let says = |words: &[&str]| words.iter().any(|word| about.contains(word));
             let is_size = value.contains("BYTES") || says(&[" bytes", "Bytes ", "KiB", "MiB"]);
-            let is_time = value.contains("TIME") || says(&["seconds", "Seconds"]);
+            let is_time = value.contains("TIME") || says(&["in seconds", "milliseconds"]);
             let forms = [(is_size, of_size), (is_time, of_time)];
             for (seen, (_, form)) in seen.iter_mut().zip(forms).filter(|(_, (is_it, _))| *is_it) {
                 let option = format!("--{name}");
