@@ -32,7 +32,7 @@ pub fn record(arguments: &RecordArguments) -> Result<Outcome, Failure> {
     // Blocked before there is a second thread, which inherits that.
     let signals = block_signals(&[SIGINT, SIGTERM])?;
     let Some(path) = &arguments.output else { return Err(Failure::Usage("--output is missing".into())) };
-    check_folder(path)?;
+    check_place(path)?;
     let mut source = Source::open(arguments.socket.as_deref(), arguments.oldest)?;
     let mut about = source.about();
     about.insert(
@@ -54,10 +54,8 @@ pub fn record(arguments: &RecordArguments) -> Result<Outcome, Failure> {
     let ((read, failed), (written, stopped)) = std::thread::scope(|scope| {
         let (plan, ring) = (&plan, &ring);
         let writer = scope.spawn(move || {
-            let _end = end;
-            let written = write(plan, ring);
-            ring.end_of_writer();
-            written
+            let _end = (end, EndOfWriter(ring));
+            write(plan, ring)
         });
         eprintln!("recording into {}; interrupt to end", path.display());
         let read = read_all(&mut source, ring, [signals.as_fd(), ended.as_fd()]);
@@ -67,8 +65,21 @@ pub fn record(arguments: &RecordArguments) -> Result<Outcome, Failure> {
     conclude(read, failed, written, stopped)
 }
 
+/// However the writing thread ends, nobody waits for it any more.
+struct EndOfWriter<'a>(&'a Ring);
+
+impl Drop for EndOfWriter<'_> {
+    fn drop(&mut self) {
+        self.0.end_of_writer();
+    }
+}
+
 /// A mistake in the path is told before anything is joined.
-fn check_folder(path: &Path) -> Result<(), Failure> {
+fn check_place(path: &Path) -> Result<(), Failure> {
+    if std::fs::metadata(path).is_ok_and(|found| found.is_file() || found.is_dir()) {
+        let why = "it is there already, and no recording is replaced; choose another name";
+        return Err(Failure::Usage(format!("{}: {why}", path.display())));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => {
@@ -152,7 +163,7 @@ fn conclude(
     if let Some(Stopped { path, error }) = stopped {
         let why = format!(
             "{error}: the recording has ended; {messages} messages are recorded and can be read, {unwritten} that came last are not; \
-             free space or choose another disk, and record again"
+             record on into another file, where there is space"
         );
         return Err(Failure::on(&path, why));
     }

@@ -62,9 +62,8 @@ impl Source {
         let report = match group.report() {
             Ok(report) => report,
             // The socket of a bus has no such answer.
-            Err(
-                no_group @ (Error::Invalid { .. } | Error::ServerGone | Error::NoAnswer | Error::Refused(_)),
-            ) => {
+            Err(Error::Refused(why)) => return Err(Error::Refused(why).into()),
+            Err(no_group) => {
                 return match Monitor::open(path) {
                     Ok(monitor) => Ok(Source::of(Input::Bus(Box::new(monitor)), 0)),
                     Err(no_bus) => Err(Failure::Failed(format!(
@@ -73,7 +72,6 @@ impl Source {
                     ))),
                 };
             }
-            Err(error) => return Err(error.into()),
         };
         let options = SubscribeOptions::new(Policy::Lossy);
         let options = if oldest { options.from_oldest() } else { options };
@@ -126,11 +124,13 @@ impl Source {
         {
             batch.steps.push(Step::Clock { offset_ns });
         }
+        // A monitor notices the end of its bus where it waits.
+        let patience = if batch.is_empty() { LOOK_AGAIN } else { Duration::ZERO };
         while batch.bytes() < BATCH_BYTES {
             let step = match &mut self.input {
                 Input::Group(subscriber) => of_group(subscriber, &mut self.clocks, &mut batch.payloads),
                 Input::Large(subscriber) => of_large(subscriber, &mut self.clocks, &mut batch.payloads),
-                Input::Bus(monitor) => match monitor.next(Some(Duration::ZERO)) {
+                Input::Bus(monitor) => match monitor.next(Some(patience)) {
                     Ok(Some(observed)) => Ok(of_bus(observed, &mut self.clocks, &mut batch.payloads)),
                     Ok(None) => Err(TryRecvError::Empty),
                     Err(causeway_bus::Error::AuthorityGone) => Err(TryRecvError::Disconnected),
@@ -160,8 +160,8 @@ impl Source {
             Input::Large(subscriber) => Some(subscriber.get_mut()),
             Input::Bus(_) => None,
         }) else {
-            // Nobody wakes a monitor.
-            return both(others, Some(timeout.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)));
+            // Nobody wakes a monitor. With nothing in the batch, it has waited.
+            return both(others, Some(timeout.unwrap_or_default().min(LOOK_AGAIN)));
         };
         if found >= BURST && self.capacity_bytes >= PAUSE_LOG_BYTES {
             return both(others, Some(PAUSE));
@@ -169,6 +169,11 @@ impl Source {
         match subscriber.arm() {
             Ok(true) => {}
             Ok(false) | Err(Error::Disconnected) => return both(others, Some(Duration::ZERO)),
+            // Nobody is left to ring its doorbell; publishers wake it all the same, and their end ends the recording.
+            Err(Error::ServerGone) => {
+                let _ = subscriber.wait(Some(timeout.unwrap_or(WITHOUT_SERVER).min(WITHOUT_SERVER)));
+                return both(others, Some(Duration::ZERO));
+            }
             Err(error) => return Err(error.into()),
         }
         let [first, second] = *others;
@@ -182,6 +187,8 @@ impl Source {
 
 /// A monitor that has nothing to read looks again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long signals wait in a group whose server is gone.
+const WITHOUT_SERVER: Duration = Duration::from_millis(50);
 
 fn both(others: &[BorrowedFd<'_>; 2], timeout: Option<Duration>) -> Result<[bool; 2], Failure> {
     let ready = poll(others, timeout)?;

@@ -57,7 +57,6 @@ struct Pending {
     bytes: u64,
     /// Messages that were lost before it.
     lost: u64,
-    log_ns: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -92,8 +91,9 @@ impl Check {
                 self.by_reference = is("payloads", "by reference");
             }
             Item::Message { sequence, log_ns, data, .. } => {
+                self.in_time(log_ns)?;
                 let lost = std::mem::take(&mut self.lost_before);
-                self.pending.push(Pending { sequence, bytes: data.len() as u64, lost, log_ns });
+                self.pending.push(Pending { sequence, bytes: data.len() as u64, lost });
             }
             Item::Lost { messages, log_ns, .. } => {
                 self.in_time(log_ns)?;
@@ -129,11 +129,6 @@ impl Check {
     fn message(&mut self, message: &Pending, frame: Frame) -> Result<(), String> {
         let is_bus =
             self.is_bus.ok_or("it is no recording of causeway-record: it does not say of what it is")?;
-        // The loss before it was checked when it came, before the messages of its chunk.
-        if message.lost == 0 {
-            self.in_time(message.log_ns)?;
-        }
-        self.last_ns = self.last_ns.max(message.log_ns);
         self.counts.messages += 1;
         self.counts.header_only += u64::from(frame.flags & HEADER_ONLY != 0);
         let length = match (is_bus, self.by_reference) {

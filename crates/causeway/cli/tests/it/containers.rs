@@ -98,7 +98,7 @@ fn a_mounted_folder_has_the_socket_of_the_next_server_and_a_mounted_socket_that_
             \"$3\" stat \"$2/socket\" >/dev/null 2>&1; echo \"$folder $?\"
             read next
         done";
-    let [socket, place] = [&path, &elsewhere.path().to_owned()].map(|path| path.to_str().unwrap());
+    let [socket, place] = [path.as_path(), elsewhere.path()].map(|path| path.to_str().unwrap());
     let arguments = ["sh", "-c", SCRIPT, "sh", socket, place, PROGRAM];
     let Some(mut container) = unshared(&["--user", "--map-root-user", "--mount"], &arguments) else { return };
     let mut container = Running::start(&mut container);
@@ -240,4 +240,106 @@ fn a_log_that_the_container_of_the_server_cannot_hold_is_refused_and_nobody_is_k
     let found = findings(&output);
     let line = found.iter().find(|finding| finding["check"] == "memory").unwrap();
     assert!(line["found"].as_str().unwrap().contains("control group has"), "{line}");
+}
+
+/// A command in a container of podman, rootless or rootful as this test is, which shares `shared` and has the programs of this machine;
+/// nothing, and a sentence, where there is no podman or it runs no container here.
+struct Podman {
+    root: crate::support::TempDir,
+    runtime: &'static [&'static str],
+}
+
+impl Podman {
+    fn find() -> Option<Podman> {
+        let mut root = temp_dir("causeway-root");
+        for folder in ["proc", "sys", "dev", "tmp", "run", "etc", "usr", "lib", "lib64", "bin", "shared"] {
+            fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        let mut why = String::new();
+        for runtime in [&[][..], &["--runtime", "runc", "--cgroup-manager", "cgroupfs"]] {
+            let podman = Podman { root, runtime };
+            match podman.command(Path::new("/tmp"), &[], &["/usr/bin/true"]).output() {
+                Ok(output) if output.status.success() => return Some(podman),
+                Ok(output) => why = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+                Err(error) => why = format!("podman: {error}"),
+            }
+            root = podman.root;
+        }
+        skipped(why);
+        None
+    }
+
+    fn command(&self, shared: &Path, options: &[&str], arguments: &[&str]) -> Command {
+        let mut command = tied("podman");
+        command.args(self.runtime).args(["run", "--rm", "--interactive", "--network=none"]);
+        // Less than what podman asks for, which not every machine gives.
+        command.args([
+            "--security-opt",
+            "label=disable",
+            "--ulimit",
+            "nofile=1024:1024",
+            "--ulimit",
+            "nproc=1024:1024",
+        ]);
+        for folder in ["/usr", "/lib", "/lib64", "/bin"].iter().filter(|folder| Path::new(folder).exists()) {
+            command.args(["--volume", &format!("{folder}:{folder}:ro")]);
+        }
+        command.args(["--volume", &format!("{}:/shared", shared.display())]);
+        command.args(["--volume", &format!("{PROGRAM}:/run/causeway:ro")]).args(options);
+        command.args(["--rootfs", self.root.path().to_str().unwrap()]).args(arguments);
+        command
+    }
+}
+
+#[test]
+fn a_container_of_podman_joins_through_a_mounted_folder_and_its_end_is_seen() {
+    let Some(podman) = Podman::find() else { return };
+    let folder = temp_dir("causeway");
+    let path = folder.path().join("group");
+    let _server = Running::start(&mut causeway(&["serve", path.to_str().unwrap()]));
+    eventually("no process serves the group", || causeway::Group::join(&path).is_ok());
+    let mut publisher = Running::start(&mut podman.command(
+        folder.path(),
+        &[],
+        &["/run/causeway", "publish", "/shared/group"],
+    ));
+    let subscriber = causeway(&["subscribe", path.to_str().unwrap()]).spawn().unwrap();
+    let report = || causeway::Group::join(&path).unwrap().report().unwrap();
+    eventually("the container has not joined", || {
+        let report = report();
+        (report.publishers.len(), report.subscribers.len()) == (1, 1)
+    });
+    publisher.0.stdin.as_mut().unwrap().write_all(b"from podman\n").unwrap();
+    eventually("nothing is received", || report().subscribers[0].received == 1);
+    kill("KILL", report().publishers[0].pid);
+    // The only publisher is gone, and with it the group.
+    assert_eq!(printed(subscriber.wait_with_output().unwrap()), "from podman\n");
+    publisher.wait();
+}
+
+#[test]
+fn a_container_of_podman_is_told_what_it_lacks_and_serves_nothing_as_the_user_of_all_others() {
+    let Some(podman) = Podman::find() else { return };
+    let folder = temp_dir("causeway");
+    let output = podman
+        .command(folder.path(), &[], &["/run/causeway", "doctor", "--format", "json"])
+        .output()
+        .unwrap();
+    let found = findings(&output);
+    assert_eq!(
+        (found.len(), state(&found, "kernel"), state(&found, "user")),
+        (7, &"ok".into(), &"ok".into()),
+        "{found:?}"
+    );
+    // Root of the container, whose numbers are not all there are.
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let options = ["--user", "65534", "--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536"];
+    let serve = ["/run/causeway", "serve", "/shared/group"];
+    let output = podman.command(folder.path(), &options, &serve).output().unwrap();
+    let why = String::from_utf8(output.stderr).unwrap();
+    if output.status.code() == Some(3) {
+        assert!(why.contains("stands for every user without a number"), "{why}");
+    } else {
+        skipped(format!("this podman has no user namespace of its own: {}", why.trim()));
+    }
 }

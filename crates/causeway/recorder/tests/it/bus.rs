@@ -5,7 +5,7 @@ use std::io::PipeWriter;
 use causeway_bus::wire::{Body, Header};
 use causeway_bus::{AuthorityOptions, Connection};
 use causeway_testkit::Running;
-use nix::sys::signal::Signal;
+use rustix::process::Signal;
 
 use crate::support::{contents, end, eventually, recorder, temp_dir, verified};
 
@@ -26,7 +26,7 @@ fn serve(path: &std::path::Path) -> PipeWriter {
 fn messages_of_a_bus_are_recorded_as_they_passed_with_the_time_at_which_they_were_sent() {
     let folder = temp_dir("recorder");
     let (native, file) = (folder.path().join("native"), folder.path().join("a.mcap"));
-    let _stop = serve(&native);
+    let stop = serve(&native);
     let (native_text, file) = (native.to_str().unwrap(), file.to_str().unwrap());
     let running = Running::start(&mut recorder(&[native_text, "-o", file]));
     eventually("no file", || std::fs::metadata(file).is_ok_and(|is| is.len() > 0));
@@ -40,7 +40,7 @@ fn messages_of_a_bus_are_recorded_as_they_passed_with_the_time_at_which_they_wer
     eventually("the end of the member is not recorded", || {
         contents(file).messages.iter().any(|message| message.topic.ends_with("/Said"))
     });
-    running.signal(Signal::SIGTERM).unwrap();
+    running.signal(Signal::TERM).unwrap();
     let (code, said) = end(running);
     assert!(code == 0 && said.contains("of 1 only the header"), "{code}: {said}");
 
@@ -68,4 +68,12 @@ fn messages_of_a_bus_are_recorded_as_they_passed_with_the_time_at_which_they_wer
     let again = folder.path().join("again");
     let output = recorder(&["replay", file, again.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+
+    // The end of the bus is that of a recording.
+    let second = folder.path().join("b.mcap");
+    let running = Running::start(&mut recorder(&[native_text, "-o", second.to_str().unwrap()]));
+    eventually("no file", || std::fs::metadata(&second).is_ok_and(|is| is.len() > 0));
+    drop(stop);
+    let (code, said) = end(running);
+    assert!(code == 0 && contents(&second).is_whole, "{code}: {said}");
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use causeway::{GroupOptions, PoolOptions};
 use causeway_testkit::Running;
-use nix::sys::signal::Signal;
+use rustix::process::Signal;
 
 use crate::support::{
     Served, contents, end, eventually, number, payload, publish_now, recorder, skipped, verified,
@@ -67,7 +67,7 @@ fn a_recorder_that_is_told_to_end_records_what_is_in_the_log_and_finishes_its_fi
     for number in 0..100 {
         publish_now(&mut publisher, &payload(number, 40));
     }
-    running.signal(Signal::SIGTERM).unwrap();
+    running.signal(Signal::TERM).unwrap();
     let (code, said) = end(running);
     assert_eq!(code, 0, "{said}");
     let found = contents(served.path("a.mcap"));
@@ -194,7 +194,7 @@ fn mistakes_are_told_before_anything_is_recorded() {
     };
     std::fs::write(served.path("there"), "mine").unwrap();
     let (code, why) = said(&[&group, "-o", &served.path("there")]);
-    assert!(code == 3 && why.contains("choose another name") && why.contains("there"), "{code}: {why}");
+    assert!(code == 2 && why.contains("choose another name") && why.contains("there"), "{code}: {why}");
     assert_eq!(std::fs::read(served.path("there")).unwrap(), b"mine");
     let (code, why) = said(&[&group, "-o", &served.path("nowhere/a.mcap")]);
     assert!(code == 2 && why.contains("make it first"), "{code}: {why}");
