@@ -258,14 +258,14 @@ impl Part {
         topic: u32,
         payload: &[u8],
     ) -> Result<(), McapError> {
-        self.make_place(payload.len() as u64 + MESSAGE_BYTES)?;
         let known = self.channels.of(kinds, topic, payload);
+        // In the chunk, and again at the end of the file.
+        let channel_bytes = known.as_ref().err().map_or(0, |new| 200 + 2 * new.topic.len() as u64);
+        self.index_bytes += channel_bytes;
+        self.make_place(payload.len() as u64 + MESSAGE_BYTES + channel_bytes)?;
         let channel_id = match known {
             Ok(channel) => channel,
             Err(new) => {
-                let bytes = 200 + 2 * new.topic.len() as u64;
-                self.index_bytes += bytes;
-                self.make_place(bytes)?;
                 let id = self.writer.add_channel(0, &new.topic, new.encoding, &new.metadata)?;
                 self.channels.add(new, id);
                 id
