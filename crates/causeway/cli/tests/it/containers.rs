@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -256,7 +257,11 @@ impl Podman {
             fs::create_dir(root.path().join(folder)).unwrap();
         }
         let mut why = String::new();
-        for runtime in [&[][..], &["--runtime", "runc", "--cgroup-manager", "cgroupfs"]] {
+        // The user of a container may be another one.
+        fs::set_permissions(root.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let runtimes: [&'static [&'static str]; 2] =
+            [&[], &["--runtime", "runc", "--cgroup-manager", "cgroupfs"]];
+        for runtime in runtimes {
             let podman = Podman { root, runtime };
             match podman.command(Path::new("/tmp"), &[], &["/usr/bin/true"]).output() {
                 Ok(output) if output.status.success() => return Some(podman),
@@ -332,7 +337,7 @@ fn a_container_of_podman_is_told_what_it_lacks_and_serves_nothing_as_the_user_of
         "{found:?}"
     );
     // Root of the container, whose numbers are not all there are.
-    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let options = ["--user", "65534", "--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536"];
     let serve = ["/run/causeway", "serve", "/shared/group"];
     let output = podman.command(folder.path(), &options, &serve).output().unwrap();
