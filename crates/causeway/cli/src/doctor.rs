@@ -18,6 +18,9 @@ use crate::failure::Failure;
 /// A log of this size and its pages fit, or little does.
 const ENOUGH_BYTES: u64 = 16 << 20;
 
+/// No machine has so much.
+const UNLIMITED_BYTES: u64 = 1 << 60;
+
 #[derive(Args)]
 #[command(after_help = "Exit code: 0 nothing is missing, 1 something is, 3 it failed.")]
 pub struct DoctorArguments {
@@ -123,12 +126,15 @@ fn futex_waitv() -> Finding {
         Ok(Outcome::Changed | Outcome::TimedOut | Outcome::Interrupted | Outcome::Woken) => {
             Finding::ok(CHECK, "allowed")
         }
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Finding::new(
-            CHECK,
-            State::Weak,
-            slower("forbidden by seccomp, as by the default profile of podman"),
-            "allow futex_waitv in a profile (--security-opt seccomp=FILE), or let it be",
-        ),
+        // Profiles that do not know a call say that there is none.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied || has_futex_waitv(&kernel_release()) => {
+            Finding::new(
+                CHECK,
+                State::Weak,
+                slower("forbidden by seccomp, as by the default profile of podman"),
+                "allow futex_waitv in a profile (--security-opt seccomp=FILE), or let it be",
+            )
+        }
         Err(error) => Finding::new(
             CHECK,
             State::Weak,
@@ -136,6 +142,17 @@ fn futex_waitv() -> Finding {
             "use Linux 5.16 or later, or let it be",
         ),
     }
+}
+
+fn kernel_release() -> String {
+    read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default()
+}
+
+/// Linux 5.16 has it.
+fn has_futex_waitv(release: &str) -> bool {
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(5), Some(16))
 }
 
 fn peer_pidfd() -> Finding {
@@ -176,6 +193,8 @@ fn memory_limit() -> Finding {
     const MIB: u64 = 1 << 20;
     match memory_available_bytes() {
         None => Finding::ok(CHECK, "no limit of a control group"),
+        // What version 1 has for none.
+        Some(UNLIMITED_BYTES..) => Finding::ok(CHECK, "no limit of a control group"),
         Some(bytes) if bytes >= ENOUGH_BYTES => Finding::ok(
             CHECK,
             format!("the control group has {} MiB left, for logs, pages and payloads together", bytes / MIB),
@@ -238,5 +257,11 @@ mod tests {
         assert_eq!(state("system_u:system_r:spc_t:s0"), State::Ok);
         assert_eq!(state("docker-default (enforce)"), State::Ok);
         assert_eq!(state(""), State::Ok);
+    }
+
+    #[test]
+    fn a_kernel_that_has_a_call_is_not_blamed_for_a_profile() {
+        assert!(["5.16.0-rc1", "5.17", "6.1.0-56-amd64", "10.0"].into_iter().all(has_futex_waitv));
+        assert!(["5.15.200", "5.4.0-generic", "4.19", "", "x"].into_iter().all(|old| !has_futex_waitv(old)));
     }
 }
