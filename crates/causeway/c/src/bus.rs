@@ -16,9 +16,9 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::bus_body::{cwb_body, payload};
 use crate::bus_message::{Read, cwb_message};
 use crate::error::{
-    CW_EMPTY, CW_NOT_FOUND, CW_OK, CW_TIMED_OUT, CWB_AUTHORITY_GONE, Done, Failure, c_string, cw_error,
+    CW_EMPTY, CW_NOT_FOUND, CW_OK, CW_TIMED_OUT, CWB_AUTHORITY_GONE, Done, Failure, c_string,
 };
-use crate::handle::{Handle, Lease, free, give, make, on};
+use crate::handle::{Handle, Lease, frees, give, makers, methods};
 use crate::input::{Options, Out, flags, options, path, text, timeout};
 
 /// A connection.
@@ -121,443 +121,242 @@ unsafe fn came(came: Came, message: Out<*mut cwb_message>, serial: *mut u32, not
     Ok(done)
 }
 
-/// [`Connection::open_with`]; without a path the bus of the session.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_open(
-    at: *const c_char,
-    given: *const cwb_options,
-    options_bytes: usize,
-    bus: *mut *mut cwb_bus,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        make("cwb_open", error, || {
-            let (given, bus) = (options(given, options_bytes)?, Out::new(bus)?);
-            let is_set = flags(given.flags, NO_AUTO_START | NEVER_POLL)?;
-            let mut settings = ConnectionOptions::default();
-            let time = |ns: u64| (ns != 0).then(|| Duration::from_nanos(ns));
-            settings.laggard_deadline = time(given.laggard_deadline_ns);
-            settings.call_timeout = time(given.call_timeout_ns).unwrap_or(settings.call_timeout);
-            settings.spin = time(given.spin_ns).unwrap_or(settings.spin);
-            if is_set & NEVER_POLL != 0 {
-                settings.spin = Duration::ZERO;
-            }
-            if given.outbox_bytes != 0 {
-                settings.outbox_bytes = given.outbox_bytes;
-            }
-            if given.inbox_bytes != 0 {
-                settings.inbox_bytes = given.inbox_bytes as usize;
-            }
-            if given.pending_calls != 0 {
-                settings.pending_calls = given.pending_calls as usize;
-            }
-            settings.auto_start = is_set & NO_AUTO_START == 0;
-            let connection = match at.is_null() {
-                false => Connection::open_with(path(at)?, settings)?,
-                true => match causeway_bus::session_socket()? {
-                    Some(at) => Connection::open_with(at, settings)?,
-                    // It fails, and says what is missing.
-                    None => Connection::session()?,
-                },
-            };
-            let unique_name = c_string(connection.unique_name());
-            give(bus, Member { connection, unique_name, owner: CString::default(), calls: Vec::new() })
-        })
+makers! {
+    /// [`Connection::open_with`]; without a path the bus of the session.
+    fn cwb_open(at: *const c_char, given: *const cwb_options, options_bytes: usize, bus: *mut *mut cwb_bus) {
+        let (given, bus) = (options(given, options_bytes)?, Out::new(bus)?);
+        let is_set = flags(given.flags, NO_AUTO_START | NEVER_POLL)?;
+        let mut settings = ConnectionOptions::default();
+        let time = |ns: u64| (ns != 0).then(|| Duration::from_nanos(ns));
+        settings.laggard_deadline = time(given.laggard_deadline_ns);
+        settings.call_timeout = time(given.call_timeout_ns).unwrap_or(settings.call_timeout);
+        settings.spin = time(given.spin_ns).unwrap_or(settings.spin);
+        if is_set & NEVER_POLL != 0 {
+            settings.spin = Duration::ZERO;
+        }
+        if given.outbox_bytes != 0 {
+            settings.outbox_bytes = given.outbox_bytes;
+        }
+        if given.inbox_bytes != 0 {
+            settings.inbox_bytes = given.inbox_bytes as usize;
+        }
+        if given.pending_calls != 0 {
+            settings.pending_calls = given.pending_calls as usize;
+        }
+        settings.auto_start = is_set & NO_AUTO_START == 0;
+        let connection = match at.is_null() {
+            false => Connection::open_with(path(at)?, settings)?,
+            true => match causeway_bus::session_socket()? {
+                Some(at) => Connection::open_with(at, settings)?,
+                // It fails, and says what is missing.
+                None => Connection::session()?,
+            },
+        };
+        let unique_name = c_string(connection.unique_name());
+        give(bus, Member { connection, unique_name, owner: CString::default(), calls: Vec::new() })
     }
 }
 
-/// [`Connection::unique_name`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_unique_name(
-    bus: *mut cwb_bus,
-    name: *mut *const c_char,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_unique_name", bus, error, |bus| {
-            Out::new(name)?.write(bus.unique_name.as_ptr());
-            Ok(CW_OK)
-        })
+methods! {
+    /// [`Connection::unique_name`].
+    fn cwb_unique_name(bus: cwb_bus, name: *mut *const c_char) {
+        Out::new(name)?.write(bus.unique_name.as_ptr());
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::request_name`].
+    fn cwb_request_name(bus: cwb_bus, name: *const c_char, how: u32, reply: *mut u32) {
+        let given = bus.connection.request_name(text(name, "the name")?, flags(how, 7)?)? as u32;
+        if let Some(reply) = Out::maybe(reply) {
+            reply.write(given);
+        }
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::release_name`].
+    fn cwb_release_name(bus: cwb_bus, name: *const c_char, reply: *mut u32) {
+        let given = bus.connection.release_name(text(name, "the name")?)? as u32;
+        if let Some(reply) = Out::maybe(reply) {
+            reply.write(given);
+        }
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::name_owner`].
+    fn cwb_name_owner(bus: cwb_bus, name: *const c_char, owner: *mut *const c_char) {
+        let owner = Out::new(owner)?;
+        let Some(name) = bus.connection.name_owner(text(name, "the name")?) else {
+            return Ok(CW_NOT_FOUND);
+        };
+        bus.owner = c_string(&name);
+        owner.write(bus.owner.as_ptr());
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::call`].
+    fn cwb_call(
+        bus: cwb_bus,
+        destination: *const c_char,
+        object: *const c_char,
+        interface: *const c_char,
+        member: *const c_char,
+        body: *mut cwb_body,
+        reply: *mut *mut cwb_message,
+    ) {
+        let reply = Out::new(reply)?;
+        let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
+        let [interface, member] = [text(interface, "the interface")?, text(member, "the member")?];
+        let came = bus.connection.call(destination, object, interface, member, payload(body)?)?;
+        give(reply, Read::new(came, None))
+    }
+
+    /// [`Connection::call_without_reply`].
+    fn cwb_call_no_reply(
+        bus: cwb_bus,
+        destination: *const c_char,
+        object: *const c_char,
+        interface: *const c_char,
+        member: *const c_char,
+        body: *mut cwb_body,
+    ) {
+        let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
+        let [interface, member] = [text(interface, "the interface")?, text(member, "the member")?];
+        bus.connection.call_without_reply(destination, object, interface, member, payload(body)?)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::send_message_with_descriptors`]: the reply comes as a message, or the end of the time does.
+    fn cwb_call_async(
+        bus: cwb_bus,
+        destination: *const c_char,
+        object: *const c_char,
+        interface: *const c_char,
+        member: *const c_char,
+        body: *mut cwb_body,
+        timeout_ns: i64,
+        serial: *mut u32,
+    ) {
+        let out = Out::new(serial)?;
+        let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
+        let [interface, member] = [text(interface, "the interface")?, text(member, "the member")?];
+        let call = Builder::call(object, member).destination(destination).interface(interface);
+        let (body, descriptors) = payload(body)?.into_parts();
+        let serial = bus.connection.send_message_with_descriptors(&call.body(body), descriptors)?;
+        let end_ns =
+            timeout(timeout_ns).map_or(u64::MAX, |time| now_ns().saturating_add(time.as_nanos() as u64));
+        bus.calls.push((serial, end_ns));
+        out.write(serial);
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::forget_call`].
+    fn cwb_cancel(bus: cwb_bus, serial: u32) {
+        let Some(index) = bus.calls.iter().position(|(of, _)| *of == serial) else {
+            return Ok(CW_NOT_FOUND);
+        };
+        bus.calls.swap_remove(index);
+        bus.connection.forget_call(serial);
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::emit`].
+    fn cwb_emit(
+        bus: cwb_bus,
+        object: *const c_char,
+        interface: *const c_char,
+        member: *const c_char,
+        body: *mut cwb_body,
+    ) {
+        let [object, interface] = [text(object, "the path")?, text(interface, "the interface")?];
+        bus.connection.emit(object, interface, text(member, "the member")?, payload(body)?)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::add_match`].
+    fn cwb_add_match(bus: cwb_bus, rule: *const c_char) {
+        bus.connection.add_match(text(rule, "the rule")?)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::remove_match`].
+    fn cwb_remove_match(bus: cwb_bus, rule: *const c_char) {
+        bus.connection.remove_match(text(rule, "the rule")?)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::reply`].
+    fn cwb_reply(bus: cwb_bus, call: *mut cwb_message, body: *mut cwb_body) {
+        let call = Lease::of(call)?.value().call()?;
+        bus.connection.reply(&call, payload(body)?)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::reply_error`].
+    fn cwb_reply_error(bus: cwb_bus, call: *mut cwb_message, name: *const c_char, what: *const c_char) {
+        let call = Lease::of(call)?.value().call()?;
+        bus.connection.reply_error(
+            &call,
+            text(name, "the name of the error")?,
+            text(what, "the text")?,
+        )?;
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::describe`].
+    fn cwb_describe(bus: cwb_bus, object: *const c_char, interfaces: *const c_char) {
+        bus.connection.describe(text(object, "the path")?, text(interfaces, "the description")?)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Connection::answer_standard`].
+    fn cwb_answer_standard(bus: cwb_bus, call: *mut cwb_message) {
+        let call = Lease::of(call)?.value().call()?;
+        Ok(if bus.connection.answer_standard(&call)? { CW_OK } else { CW_NOT_FOUND })
+    }
+
+    /// [`Connection::next`].
+    fn cwb_next(bus: cwb_bus, timeout_ns: i64, message: *mut *mut cwb_message, serial: *mut u32) {
+        let message = Out::new(message)?;
+        came(bus.next(timeout(timeout_ns))?, message, serial, CW_EMPTY)
+    }
+
+    /// [`Connection::next_now`].
+    fn cwb_process(bus: cwb_bus, message: *mut *mut cwb_message, serial: *mut u32) {
+        let message = Out::new(message)?;
+        came(bus.next(Some(Duration::ZERO))?, message, serial, CW_EMPTY)
+    }
+
+    /// The descriptor for an event loop.
+    fn cwb_get_fd(bus: cwb_bus, fd: *mut c_int) {
+        let fd = Out::new(fd)?;
+        bus.connection.use_descriptor()?;
+        fd.write(bus.connection.as_fd().as_raw_fd());
+        Ok(CW_OK)
+    }
+
+    /// What to wait for at the descriptor.
+    fn cwb_get_events(_bus: cwb_bus, events: *mut c_int) {
+        Out::new(events)?.write(POLLIN);
+        Ok(CW_OK)
+    }
+
+    /// Until when to wait: [`Connection::prepare_to_wait`], and the first end of a call.
+    fn cwb_get_timeout(bus: cwb_bus, timeout_usec: *mut u64) {
+        let out = Out::new(timeout_usec)?;
+        bus.connection.use_descriptor()?;
+        out.write(match bus.connection.prepare_to_wait() {
+            false => 0,
+            // Rounded up: a loop that wakes too early finds nothing, and spins.
+            true => match bus.calls.iter().map(|(_, end_ns)| *end_ns).min() {
+                None | Some(u64::MAX) => u64::MAX,
+                Some(end_ns) => end_ns.div_ceil(1000),
+            },
+        });
+        Ok(CW_OK)
     }
 }
 
-/// [`Connection::request_name`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_request_name(
-    bus: *mut cwb_bus,
-    name: *const c_char,
-    how: u32,
-    reply: *mut u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_request_name", bus, error, |bus| {
-            let given = bus.connection.request_name(text(name, "the name")?, flags(how, 7)?)? as u32;
-            if let Some(reply) = Out::maybe(reply) {
-                reply.write(given);
-            }
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::release_name`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_release_name(
-    bus: *mut cwb_bus,
-    name: *const c_char,
-    reply: *mut u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_release_name", bus, error, |bus| {
-            let given = bus.connection.release_name(text(name, "the name")?)? as u32;
-            if let Some(reply) = Out::maybe(reply) {
-                reply.write(given);
-            }
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::name_owner`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_name_owner(
-    bus: *mut cwb_bus,
-    name: *const c_char,
-    owner: *mut *const c_char,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_name_owner", bus, error, |bus| {
-            let owner = Out::new(owner)?;
-            let Some(name) = bus.connection.name_owner(text(name, "the name")?) else {
-                return Ok(CW_NOT_FOUND);
-            };
-            bus.owner = c_string(&name);
-            owner.write(bus.owner.as_ptr());
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::call`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_call(
-    bus: *mut cwb_bus,
-    destination: *const c_char,
-    object: *const c_char,
-    interface: *const c_char,
-    member: *const c_char,
-    body: *mut cwb_body,
-    reply: *mut *mut cwb_message,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_call", bus, error, |bus| {
-            let reply = Out::new(reply)?;
-            let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
-            let [interface, member] = [text(interface, "the interface")?, text(member, "the member")?];
-            let came = bus.connection.call(destination, object, interface, member, payload(body)?)?;
-            give(reply, Read::new(came, None))
-        })
-    }
-}
-
-/// [`Connection::call_without_reply`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_call_no_reply(
-    bus: *mut cwb_bus,
-    destination: *const c_char,
-    object: *const c_char,
-    interface: *const c_char,
-    member: *const c_char,
-    body: *mut cwb_body,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_call_no_reply", bus, error, |bus| {
-            let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
-            let [interface, member] = [text(interface, "the interface")?, text(member, "the member")?];
-            bus.connection.call_without_reply(destination, object, interface, member, payload(body)?)?;
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::send_message_with_descriptors`]: the reply comes as a message, or the end of the time does.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_call_async(
-    bus: *mut cwb_bus,
-    destination: *const c_char,
-    object: *const c_char,
-    interface: *const c_char,
-    member: *const c_char,
-    body: *mut cwb_body,
-    timeout_ns: i64,
-    serial: *mut u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_call_async", bus, error, |bus| {
-            let out = Out::new(serial)?;
-            let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
-            let [interface, member] = [text(interface, "the interface")?, text(member, "the member")?];
-            let call = Builder::call(object, member).destination(destination).interface(interface);
-            let (body, descriptors) = payload(body)?.into_parts();
-            let serial = bus.connection.send_message_with_descriptors(&call.body(body), descriptors)?;
-            let end_ns =
-                timeout(timeout_ns).map_or(u64::MAX, |time| now_ns().saturating_add(time.as_nanos() as u64));
-            bus.calls.push((serial, end_ns));
-            out.write(serial);
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::forget_call`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_cancel(bus: *mut cwb_bus, serial: u32, error: *mut *mut cw_error) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_cancel", bus, error, |bus| {
-            let Some(index) = bus.calls.iter().position(|(of, _)| *of == serial) else {
-                return Ok(CW_NOT_FOUND);
-            };
-            bus.calls.swap_remove(index);
-            bus.connection.forget_call(serial);
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::emit`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_emit(
-    bus: *mut cwb_bus,
-    object: *const c_char,
-    interface: *const c_char,
-    member: *const c_char,
-    body: *mut cwb_body,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_emit", bus, error, |bus| {
-            let [object, interface] = [text(object, "the path")?, text(interface, "the interface")?];
-            bus.connection.emit(object, interface, text(member, "the member")?, payload(body)?)?;
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::add_match`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_add_match(
-    bus: *mut cwb_bus,
-    rule: *const c_char,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_add_match", bus, error, |bus| {
-            bus.connection.add_match(text(rule, "the rule")?)?;
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::remove_match`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_remove_match(
-    bus: *mut cwb_bus,
-    rule: *const c_char,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_remove_match", bus, error, |bus| {
-            bus.connection.remove_match(text(rule, "the rule")?)?;
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::reply`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_reply(
-    bus: *mut cwb_bus,
-    call: *mut cwb_message,
-    body: *mut cwb_body,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_reply", bus, error, |bus| {
-            let call = Lease::of(call)?.value().call()?;
-            bus.connection.reply(&call, payload(body)?)?;
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::reply_error`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_reply_error(
-    bus: *mut cwb_bus,
-    call: *mut cwb_message,
-    name: *const c_char,
-    what: *const c_char,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_reply_error", bus, error, |bus| {
-            let call = Lease::of(call)?.value().call()?;
-            bus.connection.reply_error(
-                &call,
-                text(name, "the name of the error")?,
-                text(what, "the text")?,
-            )?;
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::describe`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_describe(
-    bus: *mut cwb_bus,
-    object: *const c_char,
-    interfaces: *const c_char,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_describe", bus, error, |bus| {
-            bus.connection.describe(text(object, "the path")?, text(interfaces, "the description")?)?;
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Connection::answer_standard`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_answer_standard(
-    bus: *mut cwb_bus,
-    call: *mut cwb_message,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_answer_standard", bus, error, |bus| {
-            let call = Lease::of(call)?.value().call()?;
-            Ok(if bus.connection.answer_standard(&call)? { CW_OK } else { CW_NOT_FOUND })
-        })
-    }
-}
-
-/// [`Connection::next`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_next(
-    bus: *mut cwb_bus,
-    timeout_ns: i64,
-    message: *mut *mut cwb_message,
-    serial: *mut u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_next", bus, error, |bus| {
-            let message = Out::new(message)?;
-            came(bus.next(timeout(timeout_ns))?, message, serial, CW_EMPTY)
-        })
-    }
-}
-
-/// [`Connection::next_now`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_process(
-    bus: *mut cwb_bus,
-    message: *mut *mut cwb_message,
-    serial: *mut u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_process", bus, error, |bus| {
-            let message = Out::new(message)?;
-            came(bus.next(Some(Duration::ZERO))?, message, serial, CW_EMPTY)
-        })
-    }
-}
-
-/// The descriptor for an event loop.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_get_fd(bus: *mut cwb_bus, fd: *mut c_int, error: *mut *mut cw_error) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_get_fd", bus, error, |bus| {
-            let fd = Out::new(fd)?;
-            bus.connection.use_descriptor()?;
-            fd.write(bus.connection.as_fd().as_raw_fd());
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// What to wait for at the descriptor.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_get_events(
-    bus: *mut cwb_bus,
-    events: *mut c_int,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_get_events", bus, error, |_| {
-            Out::new(events)?.write(POLLIN);
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// Until when to wait: [`Connection::prepare_to_wait`], and the first end of a call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_get_timeout(
-    bus: *mut cwb_bus,
-    timeout_usec: *mut u64,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_get_timeout", bus, error, |bus| {
-            let out = Out::new(timeout_usec)?;
-            bus.connection.use_descriptor()?;
-            out.write(match bus.connection.prepare_to_wait() {
-                false => 0,
-                // Rounded up: a loop that wakes too early finds nothing, and spins.
-                true => match bus.calls.iter().map(|(_, end_ns)| *end_ns).min() {
-                    None | Some(u64::MAX) => u64::MAX,
-                    Some(end_ns) => end_ns.div_ceil(1000),
-                },
-            });
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// Ends it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_free(bus: *mut cwb_bus) {
-    // SAFETY: see the text of this file.
-    unsafe { free("cwb_free", bus) }
+frees! {
+    /// Ends it.
+    cwb_free: cwb_bus;
 }

@@ -12,8 +12,8 @@ use causeway_bus::Payload;
 use causeway_bus::wire::text::marshalled;
 use causeway_bus::wire::{Body, Marshal, names, signature};
 
-use crate::error::{CW_E_STATE, CW_OK, Failure, cw_error};
-use crate::handle::{Handle, Lease, free, give, make, on};
+use crate::error::{CW_E_STATE, CW_OK, Failure};
+use crate::handle::{Handle, Lease, frees, give, makers, methods};
 use crate::input::{Out, descriptor, range, slice, text};
 
 /// Arguments.
@@ -55,121 +55,90 @@ pub(crate) unsafe fn payload(body: *mut cwb_body) -> Result<Payload, Failure> {
     Ok(Payload::new(body, taken.descriptors))
 }
 
-/// No arguments yet.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_body_new(body: *mut *mut cwb_body, error: *mut *mut cw_error) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe { make("cwb_body_new", error, || give(Out::new(body)?, Arguments::default())) }
-}
+makers! {
+    /// No arguments yet.
+    fn cwb_body_new(body: *mut *mut cwb_body) { give(Out::new(body)?, Arguments::default()) }
 
-/// Arguments of any types but descriptors, as words ([`marshalled`]).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_body_of_words(
-    types: *const c_char,
-    words: *const *const c_char,
-    count: usize,
-    body: *mut *mut cwb_body,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        make("cwb_body_of_words", error, || {
-            let (types, body) = (text(types, "the signature")?, Out::new(body)?);
-            let words = slice(words, count)?.iter().map(|word| text(*word, "a word").map(str::to_owned));
-            let whole = marshalled(types, &words.collect::<Result<Vec<_>, _>>()?).map_err(range)?;
-            give(body, Arguments { whole: Some(whole), ..Arguments::default() })
-        })
+    /// Arguments of any types but descriptors, as words ([`marshalled`]).
+    fn cwb_body_of_words(
+        types: *const c_char,
+        words: *const *const c_char,
+        count: usize,
+        body: *mut *mut cwb_body,
+    ) {
+        let (types, body) = (text(types, "the signature")?, Out::new(body)?);
+        let words = slice(words, count)?.iter().map(|word| text(*word, "a word").map(str::to_owned));
+        let whole = marshalled(types, &words.collect::<Result<Vec<_>, _>>()?).map_err(range)?;
+        give(body, Arguments { whole: Some(whole), ..Arguments::default() })
     }
 }
 
-/// Appends a value of a basic type.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_body_append(
-    body: *mut cwb_body,
-    of: u32,
-    value: *const c_void,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_body_append", body, error, |arguments| {
-            if value.is_null() {
-                return Err(crate::handle::null("the value"));
+methods! {
+    /// Appends a value of a basic type.
+    fn cwb_body_append(arguments: cwb_body, of: u32, value: *const c_void) {
+        if value.is_null() {
+            return Err(crate::handle::null("the value"));
+        }
+        let letter = u8::try_from(of).unwrap_or(0);
+        let checked = |is_valid: fn(&str) -> bool, what: &str| {
+            let text = text(value.cast::<c_char>(), what)?;
+            if is_valid(text) {
+                Ok(text)
+            } else {
+                Err(range(format!("{text:?} is not {what}; correct it")))
             }
-            let letter = u8::try_from(of).unwrap_or(0);
-            let checked = |is_valid: fn(&str) -> bool, what: &str| {
-                let text = text(value.cast::<c_char>(), what)?;
-                if is_valid(text) {
-                    Ok(text)
-                } else {
-                    Err(range(format!("{text:?} is not {what}; correct it")))
-                }
-            };
-            match letter {
-                b'y' => arguments.growing("y")?.byte(value.cast::<u8>().read()),
-                b'b' => match value.cast::<c_int>().read() {
-                    flag @ 0..=1 => arguments.growing("b")?.u32(flag as u32),
-                    other => return Err(range(format!("{other} is not a boolean; use 0 or 1"))),
-                },
-                b'n' => arguments.growing("n")?.u16(value.cast::<u16>().read()),
-                b'q' => arguments.growing("q")?.u16(value.cast::<u16>().read()),
-                b'i' => arguments.growing("i")?.u32(value.cast::<u32>().read()),
-                b'u' => arguments.growing("u")?.u32(value.cast::<u32>().read()),
-                b'x' => arguments.growing("x")?.u64(value.cast::<u64>().read()),
-                b't' => arguments.growing("t")?.u64(value.cast::<u64>().read()),
-                b'd' => arguments.growing("d")?.u64(value.cast::<u64>().read()),
-                b's' => {
-                    let text = checked(|_| true, "a string")?;
-                    arguments.growing("s")?.text(text);
-                }
-                b'o' => {
-                    let text = checked(names::is_path, "an object path")?;
-                    arguments.growing("o")?.text(text);
-                }
-                b'g' => {
-                    let text = checked(|text| signature::check(text).is_ok(), "a signature")?;
-                    arguments.growing("g")?.signature(text);
-                }
-                b'h' => {
-                    let fd = descriptor(value.cast::<c_int>().read())?;
-                    let fd = fd.try_clone_to_owned().map_err(|error| {
-                        range(format!("the descriptor cannot be copied ({error}); pass one that is open"))
-                    })?;
-                    let index = arguments.descriptors.len() as u32;
-                    arguments.growing("h")?.u32(index);
-                    arguments.descriptors.push(fd);
-                }
-                _ => return Err(range(format!("{of} is not a basic type; use a letter, such as 's'"))),
+        };
+        match letter {
+            b'y' => arguments.growing("y")?.byte(value.cast::<u8>().read()),
+            b'b' => match value.cast::<c_int>().read() {
+                flag @ 0..=1 => arguments.growing("b")?.u32(flag as u32),
+                other => return Err(range(format!("{other} is not a boolean; use 0 or 1"))),
+            },
+            b'n' => arguments.growing("n")?.u16(value.cast::<u16>().read()),
+            b'q' => arguments.growing("q")?.u16(value.cast::<u16>().read()),
+            b'i' => arguments.growing("i")?.u32(value.cast::<u32>().read()),
+            b'u' => arguments.growing("u")?.u32(value.cast::<u32>().read()),
+            b'x' => arguments.growing("x")?.u64(value.cast::<u64>().read()),
+            b't' => arguments.growing("t")?.u64(value.cast::<u64>().read()),
+            b'd' => arguments.growing("d")?.u64(value.cast::<u64>().read()),
+            b's' => {
+                let text = checked(|_| true, "a string")?;
+                arguments.growing("s")?.text(text);
             }
-            Ok(CW_OK)
-        })
+            b'o' => {
+                let text = checked(names::is_path, "an object path")?;
+                arguments.growing("o")?.text(text);
+            }
+            b'g' => {
+                let text = checked(|text| signature::check(text).is_ok(), "a signature")?;
+                arguments.growing("g")?.signature(text);
+            }
+            b'h' => {
+                let fd = descriptor(value.cast::<c_int>().read())?;
+                let fd = fd.try_clone_to_owned().map_err(|error| {
+                    range(format!("the descriptor cannot be copied ({error}); pass one that is open"))
+                })?;
+                let index = arguments.descriptors.len() as u32;
+                arguments.growing("h")?.u32(index);
+                arguments.descriptors.push(fd);
+            }
+            _ => return Err(range(format!("{of} is not a basic type; use a letter, such as 's'"))),
+        }
+        Ok(CW_OK)
+    }
+
+    /// Appends an array of bytes.
+    fn cwb_body_append_bytes(arguments: cwb_body, data: *const c_void, bytes: usize) {
+        let data = slice(data.cast::<u8>(), bytes)?;
+        if bytes > 64 << 20 {
+            return Err(range(format!("an array of {bytes} bytes exceeds 64 MiB; send it in parts")));
+        }
+        arguments.growing("ay")?.array(1, |out| data.iter().for_each(|byte| out.byte(*byte)));
+        Ok(CW_OK)
     }
 }
 
-/// Appends an array of bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_body_append_bytes(
-    body: *mut cwb_body,
-    data: *const c_void,
-    bytes: usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_body_append_bytes", body, error, |arguments| {
-            let data = slice(data.cast::<u8>(), bytes)?;
-            if bytes > 64 << 20 {
-                return Err(range(format!("an array of {bytes} bytes exceeds 64 MiB; send it in parts")));
-            }
-            arguments.growing("ay")?.array(1, |out| data.iter().for_each(|byte| out.byte(*byte)));
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// Ends it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_body_free(body: *mut cwb_body) {
-    // SAFETY: see the text of this file.
-    unsafe { free("cwb_body_free", body) }
+frees! {
+    /// Ends it.
+    cwb_body_free: cwb_body;
 }

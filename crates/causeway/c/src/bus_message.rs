@@ -12,8 +12,8 @@ use std::ptr::null;
 use causeway_bus::wire::{Header, Kind, Value};
 use causeway_bus::{Call, Message};
 
-use crate::error::{CW_NOT_FOUND, CW_OK, CWB_E_ARGUMENTS, Failure, cw_error};
-use crate::handle::{Handle, free, look, on};
+use crate::error::{CW_NOT_FOUND, CW_OK, CWB_E_ARGUMENTS, Failure};
+use crate::handle::{Handle, frees, look, methods};
 use crate::input::Out;
 
 /// A message.
@@ -114,89 +114,56 @@ pub unsafe extern "C" fn cwb_message_sent_ns(message: *mut cwb_message) -> u64 {
     unsafe { look("cwb_message_sent_ns", message, 0, |read| read.message.sent_ns()) }
 }
 
-/// [`Message::body`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_message_body(
-    message: *mut cwb_message,
-    data: *mut *const c_void,
-    bytes: *mut usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_message_body", message, error, |read| {
-            let (data, bytes) = (Out::new(data)?, Out::new(bytes)?);
-            data.write(read.message.body().as_ptr().cast());
-            bytes.write(read.message.body().len());
-            Ok(CW_OK)
-        })
+methods! {
+    /// [`Message::body`].
+    fn cwb_message_body(read: cwb_message, data: *mut *const c_void, bytes: *mut usize) {
+        let (data, bytes) = (Out::new(data)?, Out::new(bytes)?);
+        data.write(read.message.body().as_ptr().cast());
+        bytes.write(read.message.body().len());
+        Ok(CW_OK)
     }
-}
 
-/// The argument with an index: of this type, by itself or as a variant.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_message_arg(
-    message: *mut cwb_message,
-    index: u32,
-    of: u32,
-    value: *mut c_void,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file; the place has the type that the letter says.
-    unsafe {
-        on("cwb_message_arg", message, error, |read| {
-            Out::new(value)?;
-            let found = argument(&read.message, index)?;
-            match (u8::try_from(of).unwrap_or(0), &found) {
-                (b'y', Value::Byte(number)) => value.cast::<u8>().write(*number),
-                (b'b', Value::Bool(flag)) => value.cast::<c_int>().write((*flag).into()),
-                (b'n', Value::I16(number)) => value.cast::<i16>().write(*number),
-                (b'q', Value::U16(number)) => value.cast::<u16>().write(*number),
-                (b'i', Value::I32(number)) => value.cast::<i32>().write(*number),
-                (b'u', Value::U32(number)) => value.cast::<u32>().write(*number),
-                (b'x', Value::I64(number)) => value.cast::<i64>().write(*number),
-                (b't', Value::U64(number)) => value.cast::<u64>().write(*number),
-                (b'd', Value::F64(number)) => value.cast::<f64>().write(*number),
-                (b's', Value::Text(text)) | (b'o', Value::Path(text)) | (b'g', Value::Signature(text)) => {
-                    value.cast::<*const c_char>().write(read.c_text(Some(text)));
-                }
-                (b'h', Value::Descriptor(number)) => {
-                    let number = *number as usize;
-                    drop(found);
-                    let fd =
-                        read.descriptors().get(number).and_then(|fd| fd.as_ref().map(AsRawFd::as_raw_fd));
-                    let Some(fd) = fd else { return Ok(CW_NOT_FOUND) };
-                    value.cast::<c_int>().write(fd);
-                }
-                _ => return Err(other_type(index, &found)),
+    /// The argument with an index: of this type, by itself or as a variant.
+    fn cwb_message_arg(read: cwb_message, index: u32, of: u32, value: *mut c_void) {
+        Out::new(value)?;
+        let found = argument(&read.message, index)?;
+        match (u8::try_from(of).unwrap_or(0), &found) {
+            (b'y', Value::Byte(number)) => value.cast::<u8>().write(*number),
+            (b'b', Value::Bool(flag)) => value.cast::<c_int>().write((*flag).into()),
+            (b'n', Value::I16(number)) => value.cast::<i16>().write(*number),
+            (b'q', Value::U16(number)) => value.cast::<u16>().write(*number),
+            (b'i', Value::I32(number)) => value.cast::<i32>().write(*number),
+            (b'u', Value::U32(number)) => value.cast::<u32>().write(*number),
+            (b'x', Value::I64(number)) => value.cast::<i64>().write(*number),
+            (b't', Value::U64(number)) => value.cast::<u64>().write(*number),
+            (b'd', Value::F64(number)) => value.cast::<f64>().write(*number),
+            (b's', Value::Text(text)) | (b'o', Value::Path(text)) | (b'g', Value::Signature(text)) => {
+                value.cast::<*const c_char>().write(read.c_text(Some(text)));
             }
-            Ok(CW_OK)
-        })
+            (b'h', Value::Descriptor(number)) => {
+                let number = *number as usize;
+                drop(found);
+                let fd =
+                    read.descriptors().get(number).and_then(|fd| fd.as_ref().map(AsRawFd::as_raw_fd));
+                let Some(fd) = fd else { return Ok(CW_NOT_FOUND) };
+                value.cast::<c_int>().write(fd);
+            }
+            _ => return Err(other_type(index, &found)),
+        }
+        Ok(CW_OK)
     }
-}
 
-/// The argument with an index, an array of bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_message_arg_bytes(
-    message: *mut cwb_message,
-    index: u32,
-    data: *mut *const c_void,
-    bytes: *mut usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_message_arg_bytes", message, error, |read| {
-            let (data, bytes) = (Out::new(data)?, Out::new(bytes)?);
-            match argument(&read.message, index)? {
-                Value::Bytes(found) => {
-                    data.write(found.as_ptr().cast());
-                    bytes.write(found.len());
-                    Ok(CW_OK)
-                }
-                other => Err(other_type(index, &other)),
+    /// The argument with an index, an array of bytes.
+    fn cwb_message_arg_bytes(read: cwb_message, index: u32, data: *mut *const c_void, bytes: *mut usize) {
+        let (data, bytes) = (Out::new(data)?, Out::new(bytes)?);
+        match argument(&read.message, index)? {
+            Value::Bytes(found) => {
+                data.write(found.as_ptr().cast());
+                bytes.write(found.len());
+                Ok(CW_OK)
             }
-        })
+            other => Err(other_type(index, &other)),
+        }
     }
 }
 
@@ -216,29 +183,18 @@ fn other_type(index: u32, found: &Value<'_>) -> Failure {
     Failure::new(CWB_E_ARGUMENTS, text)
 }
 
-/// Takes the descriptor with an index out of the message: the caller closes it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_message_take_fd(
-    message: *mut cwb_message,
-    index: u32,
-    fd: *mut c_int,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cwb_message_take_fd", message, error, |read| {
-            let out = Out::new(fd)?;
-            let taken = read.descriptors().get_mut(index as usize).and_then(Option::take);
-            let Some(taken) = taken else { return Ok(CW_NOT_FOUND) };
-            out.write(taken.into_raw_fd());
-            Ok(CW_OK)
-        })
+methods! {
+    /// Takes the descriptor with an index out of the message: the caller closes it.
+    fn cwb_message_take_fd(read: cwb_message, index: u32, fd: *mut c_int) {
+        let out = Out::new(fd)?;
+        let taken = read.descriptors().get_mut(index as usize).and_then(Option::take);
+        let Some(taken) = taken else { return Ok(CW_NOT_FOUND) };
+        out.write(taken.into_raw_fd());
+        Ok(CW_OK)
     }
 }
 
-/// Ends it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cwb_message_free(message: *mut cwb_message) {
-    // SAFETY: see the text of this file.
-    unsafe { free("cwb_message_free", message) }
+frees! {
+    /// Ends it.
+    cwb_message_free: cwb_message;
 }

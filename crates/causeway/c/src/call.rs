@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use causeway::call::{CallId, Client, Reply, Request, Responder, ServeOptions, Server};
 
-use crate::error::{CW_CANCELLED, CW_NOT_FOUND, CW_OK, Failure, cw_error};
+use crate::error::{CW_CANCELLED, CW_NOT_FOUND, CW_OK, Failure};
 use crate::group::access;
-use crate::handle::{Handle, free, give, make, on};
+use crate::handle::{Handle, frees, give, makers, methods};
 use crate::input::{Options, Out, SizedOut, descriptors, flags, options, path, slice, timeout};
 
 /// Serves calls.
@@ -152,109 +152,77 @@ impl Drop for Serving {
     }
 }
 
-/// [`ServeOptions::serve`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_call_serve(
-    at: *const c_char,
-    given: *const cw_serve_options,
-    options_bytes: usize,
-    handler: cw_handler,
-    user: *mut c_void,
-    server: *mut *mut cw_server,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        make("cw_call_serve", error, || {
-            let (at, given, server) = (path(at)?, options(given, options_bytes)?, Out::new(server)?);
-            let call = handler.ok_or_else(|| crate::handle::null("the handler"))?;
-            let is_set = flags(given.flags, ANY_CLIENT | DESCRIPTORS)?;
-            let clients = access(is_set & ANY_CLIENT != 0, given.clients, given.client_count)?;
-            let mut options = ServeOptions::new().clients(clients).descriptors(is_set & DESCRIPTORS != 0);
-            if given.capacity_bytes != 0 {
-                options = options.capacity_bytes(given.capacity_bytes);
+makers! {
+    /// [`ServeOptions::serve`].
+    fn cw_call_serve(
+        at: *const c_char,
+        given: *const cw_serve_options,
+        options_bytes: usize,
+        handler: cw_handler,
+        user: *mut c_void,
+        server: *mut *mut cw_server,
+    ) {
+        let (at, given, server) = (path(at)?, options(given, options_bytes)?, Out::new(server)?);
+        let call = handler.ok_or_else(|| crate::handle::null("the handler"))?;
+        let is_set = flags(given.flags, ANY_CLIENT | DESCRIPTORS)?;
+        let clients = access(is_set & ANY_CLIENT != 0, given.clients, given.client_count)?;
+        let mut options = ServeOptions::new().clients(clients).descriptors(is_set & DESCRIPTORS != 0);
+        if given.capacity_bytes != 0 {
+            options = options.capacity_bytes(given.capacity_bytes);
+        }
+        if given.patience_ns != 0 {
+            options = options.patience(Duration::from_nanos(given.patience_ns));
+        }
+        let running = Arc::<Running>::default();
+        let (handler, counted) = (Handler { call, user }, Arc::clone(&running));
+        let answer = move |request: Request<'_>| {
+            if counted.begin() {
+                handler.answer(request);
+                counted.end();
             }
-            if given.patience_ns != 0 {
-                options = options.patience(Duration::from_nanos(given.patience_ns));
-            }
-            let running = Arc::<Running>::default();
-            let (handler, counted) = (Handler { call, user }, Arc::clone(&running));
-            let answer = move |request: Request<'_>| {
-                if counted.begin() {
-                    handler.answer(request);
-                    counted.end();
-                }
-            };
-            give(server, Serving { server: Some(options.serve(at, answer)?), running })
-        })
+        };
+        give(server, Serving { server: Some(options.serve(at, answer)?), running })
     }
 }
 
-/// [`Server::clients`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_server_clients(
-    server: *mut cw_server,
-    clients: *mut usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_server_clients", server, error, |server| {
-            Out::new(clients)?.write(server.server.as_ref().map_or(0, Server::clients));
-            Ok(CW_OK)
-        })
+methods! {
+    /// [`Server::clients`].
+    fn cw_server_clients(server: cw_server, clients: *mut usize) {
+        Out::new(clients)?.write(server.server.as_ref().map_or(0, Server::clients));
+        Ok(CW_OK)
     }
 }
 
-/// Ends it, and waits for the handlers that run.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_server_free(server: *mut cw_server) {
-    // SAFETY: see the text of this file.
-    unsafe { free("cw_server_free", server) }
+frees! {
+    /// Ends it, and waits for the handlers that run.
+    cw_server_free: cw_server;
 }
 
-/// [`Responder::reply_with_descriptors`]. After it, whatever it returns, there is nothing left to reply to.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_reply(
-    responder: *mut cw_responder,
-    data: *const c_void,
-    bytes: usize,
-    fds: *const c_int,
-    fd_count: usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_reply", responder, error, |responder| {
-            let (data, fds) = (slice(data.cast::<u8>(), bytes)?, descriptors(fds, fd_count)?);
-            let Some(responder) = responder.take() else { return Ok(CW_CANCELLED) };
-            responder.reply_with_descriptors(data, &fds)?;
-            Ok(CW_OK)
-        })
+methods! {
+    /// [`Responder::reply_with_descriptors`]. After it, whatever it returns, there is nothing left to reply to.
+    fn cw_reply(
+        responder: cw_responder,
+        data: *const c_void,
+        bytes: usize,
+        fds: *const c_int,
+        fd_count: usize,
+    ) {
+        let (data, fds) = (slice(data.cast::<u8>(), bytes)?, descriptors(fds, fd_count)?);
+        let Some(responder) = responder.take() else { return Ok(CW_CANCELLED) };
+        responder.reply_with_descriptors(data, &fds)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Responder::is_cancelled`].
+    fn cw_responder_is_cancelled(responder: cw_responder, is_cancelled: *mut u32) {
+        Out::new(is_cancelled)?.write(responder.as_ref().is_none_or(Responder::is_cancelled).into());
+        Ok(CW_OK)
     }
 }
 
-/// [`Responder::is_cancelled`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_responder_is_cancelled(
-    responder: *mut cw_responder,
-    is_cancelled: *mut u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_responder_is_cancelled", responder, error, |responder| {
-            Out::new(is_cancelled)?.write(responder.as_ref().is_none_or(Responder::is_cancelled).into());
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// Ends it; the client of a call without a reply is told that there is none.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_responder_free(responder: *mut cw_responder) {
-    // SAFETY: see the text of this file.
-    unsafe { free("cw_responder_free", responder) }
+frees! {
+    /// Ends it; the client of a call without a reply is told that there is none.
+    cw_responder_free: cw_responder;
 }
 
 /// A client, and the descriptors of its last reply.
@@ -286,145 +254,79 @@ impl Calling {
     }
 }
 
-/// [`Client::connect`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_client_connect(
-    at: *const c_char,
-    client: *mut *mut cw_client,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        make("cw_client_connect", error, || {
-            let (at, out) = (path(at)?, Out::new(client)?);
-            give(out, Calling { client: Client::connect(at)?, descriptors: Vec::new(), raw: Vec::new() })
-        })
+makers! {
+    /// [`Client::connect`].
+    fn cw_client_connect(at: *const c_char, client: *mut *mut cw_client) {
+        let (at, out) = (path(at)?, Out::new(client)?);
+        give(out, Calling { client: Client::connect(at)?, descriptors: Vec::new(), raw: Vec::new() })
     }
 }
 
-/// [`Client::spin_at_most`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_client_spin_at_most(
-    client: *mut cw_client,
-    longest_ns: u64,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_client_spin_at_most", client, error, |calling| {
-            calling.client.spin_at_most(Duration::from_nanos(longest_ns));
-            Ok(CW_OK)
-        })
+methods! {
+    /// [`Client::spin_at_most`].
+    fn cw_client_spin_at_most(calling: cw_client, longest_ns: u64) {
+        calling.client.spin_at_most(Duration::from_nanos(longest_ns));
+        Ok(CW_OK)
+    }
+
+    /// [`Client::call`].
+    fn cw_client_call(
+        calling: cw_client,
+        data: *const c_void,
+        bytes: usize,
+        timeout_ns: i64,
+        reply: *mut cw_request,
+        reply_bytes: usize,
+    ) {
+        let (data, out) = (slice(data.cast::<u8>(), bytes)?, SizedOut::new(reply, reply_bytes)?);
+        let call = calling.client.begin(data, timeout(timeout_ns))?;
+        calling.wait(call, out)
+    }
+
+    /// [`Client::begin_with_descriptors`].
+    fn cw_client_begin(
+        calling: cw_client,
+        data: *const c_void,
+        bytes: usize,
+        fds: *const c_int,
+        fd_count: usize,
+        timeout_ns: i64,
+        call: *mut u64,
+    ) {
+        let (data, fds) = (slice(data.cast::<u8>(), bytes)?, descriptors(fds, fd_count)?);
+        let out = Out::new(call)?;
+        let call = calling.client.begin_with_descriptors(data, &fds, timeout(timeout_ns))?;
+        out.write(call.number());
+        Ok(CW_OK)
+    }
+
+    /// [`Client::wait`].
+    fn cw_client_wait(calling: cw_client, call: u64, reply: *mut cw_request, reply_bytes: usize) {
+        calling.wait(CallId::from_number(call), SizedOut::new(reply, reply_bytes)?)
+    }
+
+    /// [`Client::poll`].
+    fn cw_client_poll(calling: cw_client, calls: *mut u64, capacity: usize, count: *mut usize) {
+        let count = Out::new(count)?;
+        if capacity > 0 {
+            Out::new(calls)?;
+        }
+        let over = calling.client.poll()?;
+        for (index, call) in over.iter().take(capacity).enumerate() {
+            calls.add(index).write(call.number());
+        }
+        count.write(over.len());
+        Ok(CW_OK)
+    }
+
+    /// [`Client::cancel`].
+    fn cw_client_cancel(calling: cw_client, call: u64) {
+        let was_there = calling.client.cancel(CallId::from_number(call));
+        Ok(if was_there { CW_OK } else { CW_NOT_FOUND })
     }
 }
 
-/// [`Client::call`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_client_call(
-    client: *mut cw_client,
-    data: *const c_void,
-    bytes: usize,
-    timeout_ns: i64,
-    reply: *mut cw_request,
-    reply_bytes: usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_client_call", client, error, |calling| {
-            let (data, out) = (slice(data.cast::<u8>(), bytes)?, SizedOut::new(reply, reply_bytes)?);
-            let call = calling.client.begin(data, timeout(timeout_ns))?;
-            calling.wait(call, out)
-        })
-    }
-}
-
-/// [`Client::begin_with_descriptors`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_client_begin(
-    client: *mut cw_client,
-    data: *const c_void,
-    bytes: usize,
-    fds: *const c_int,
-    fd_count: usize,
-    timeout_ns: i64,
-    call: *mut u64,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_client_begin", client, error, |calling| {
-            let (data, fds) = (slice(data.cast::<u8>(), bytes)?, descriptors(fds, fd_count)?);
-            let out = Out::new(call)?;
-            let call = calling.client.begin_with_descriptors(data, &fds, timeout(timeout_ns))?;
-            out.write(call.number());
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Client::wait`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_client_wait(
-    client: *mut cw_client,
-    call: u64,
-    reply: *mut cw_request,
-    reply_bytes: usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_client_wait", client, error, |calling| {
-            calling.wait(CallId::from_number(call), SizedOut::new(reply, reply_bytes)?)
-        })
-    }
-}
-
-/// [`Client::poll`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_client_poll(
-    client: *mut cw_client,
-    calls: *mut u64,
-    capacity: usize,
-    count: *mut usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_client_poll", client, error, |calling| {
-            let count = Out::new(count)?;
-            if capacity > 0 {
-                Out::new(calls)?;
-            }
-            let over = calling.client.poll()?;
-            for (index, call) in over.iter().take(capacity).enumerate() {
-                calls.add(index).write(call.number());
-            }
-            count.write(over.len());
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Client::cancel`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_client_cancel(
-    client: *mut cw_client,
-    call: u64,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_client_cancel", client, error, |calling| {
-            let was_there = calling.client.cancel(CallId::from_number(call));
-            Ok(if was_there { CW_OK } else { CW_NOT_FOUND })
-        })
-    }
-}
-
-/// Ends it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_client_free(client: *mut cw_client) {
-    // SAFETY: see the text of this file.
-    unsafe { free("cw_client_free", client) }
+frees! {
+    /// Ends it.
+    cw_client_free: cw_client;
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use causeway::{Access, Group, GroupOptions, Policy, Trust};
 use std::os::fd::IntoRawFd;
 
-use crate::error::{CW_NOT_FOUND, CW_OK, Done, Failure, cw_error};
-use crate::handle::{Handle, free, give, make, on};
+use crate::error::{CW_NOT_FOUND, CW_OK, Done, Failure};
+use crate::handle::{Handle, frees, give, makers, methods};
 use crate::input::{self, Options, Out, SizedOut, descriptor, flags, options, own, path, range, text};
 
 /// A group.
@@ -129,173 +129,81 @@ unsafe fn group_options(given: cw_group_options) -> Result<GroupOptions, Failure
     }
 }
 
-/// [`Group::create`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_create(
-    name: *const c_char,
-    given: *const cw_group_options,
-    options_bytes: usize,
-    group: *mut *mut cw_group,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        make("cw_group_create", error, || {
-            let (name, group) = (text(name, "the name")?, Out::new(group)?);
-            let options = group_options(options(given, options_bytes)?)?;
-            give(group, Group::create(name, options)?)
-        })
+makers! {
+    /// [`Group::create`].
+    fn cw_group_create(
+        name: *const c_char,
+        given: *const cw_group_options,
+        options_bytes: usize,
+        group: *mut *mut cw_group,
+    ) {
+        let (name, group) = (text(name, "the name")?, Out::new(group)?);
+        let options = group_options(options(given, options_bytes)?)?;
+        give(group, Group::create(name, options)?)
+    }
+
+    /// [`Group::join`].
+    fn cw_group_join(at: *const c_char, group: *mut *mut cw_group) {
+        let (at, group) = (path(at)?, Out::new(group)?);
+        give(group, Group::join(at)?)
+    }
+
+    /// [`Group::join_socket`]. The socket is the library's after a success.
+    fn cw_group_join_socket(socket: c_int, group: *mut *mut cw_group) {
+        let group = Out::new(group)?;
+        // A copy, so that what fails has taken nothing.
+        let copy = descriptor(socket)?.try_clone_to_owned().map_err(|error| {
+            range(format!("{socket} is no open descriptor ({error}); pass the socket of cw_group_invite"))
+        })?;
+        let done = give(group, Group::join_socket(copy)?)?;
+        drop(own(socket));
+        Ok(done)
     }
 }
 
-/// [`Group::join`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_join(
-    at: *const c_char,
-    group: *mut *mut cw_group,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        make("cw_group_join", error, || {
-            let (at, group) = (path(at)?, Out::new(group)?);
-            give(group, Group::join(at)?)
-        })
+methods! {
+    /// [`Group::serve_at`].
+    fn cw_group_serve_at(group: cw_group, at: *const c_char) {
+        group.serve_at(path(at)?)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Group::invite`].
+    fn cw_group_invite(group: cw_group, socket: *mut c_int) {
+        let socket = Out::new(socket)?;
+        socket.write(group.invite()?.into_raw_fd());
+        Ok(CW_OK)
+    }
+
+    /// [`Group::resize`].
+    fn cw_group_resize(group: cw_group, capacity_bytes: u64) {
+        group.resize(capacity_bytes)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Group::disconnect`].
+    fn cw_group_disconnect(group: cw_group, subscriber: u32) { found(group.disconnect(subscriber)?) }
+
+    /// [`Group::disconnect_publisher`].
+    fn cw_group_disconnect_publisher(group: cw_group, publisher: u32) {
+        found(group.disconnect_publisher(slot(publisher)?)?)
+    }
+
+    /// [`Group::evict`].
+    fn cw_group_evict(group: cw_group, publisher: u32) { found(group.evict(slot(publisher)?)?) }
+
+    /// [`Group::server`].
+    fn cw_group_server(group: cw_group, server: *mut cw_peer, server_bytes: usize) {
+        let out = SizedOut::new(server, server_bytes)?;
+        let server = group.server()?;
+        out.write(cw_peer { pid: server.pid, uid: server.uid, gid: server.gid });
+        Ok(CW_OK)
     }
 }
 
-/// [`Group::join_socket`]. The socket is the library's after a success.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_join_socket(
-    socket: c_int,
-    group: *mut *mut cw_group,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        make("cw_group_join_socket", error, || {
-            let group = Out::new(group)?;
-            // A copy, so that what fails has taken nothing.
-            let copy = descriptor(socket)?.try_clone_to_owned().map_err(|error| {
-                range(format!("{socket} is no open descriptor ({error}); pass the socket of cw_group_invite"))
-            })?;
-            let done = give(group, Group::join_socket(copy)?)?;
-            drop(own(socket));
-            Ok(done)
-        })
-    }
-}
-
-/// [`Group::serve_at`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_serve_at(
-    group: *mut cw_group,
-    at: *const c_char,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_group_serve_at", group, error, |group| {
-            group.serve_at(path(at)?)?;
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Group::invite`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_invite(
-    group: *mut cw_group,
-    socket: *mut c_int,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_group_invite", group, error, |group| {
-            let socket = Out::new(socket)?;
-            socket.write(group.invite()?.into_raw_fd());
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Group::resize`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_resize(
-    group: *mut cw_group,
-    capacity_bytes: u64,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_group_resize", group, error, |group| {
-            group.resize(capacity_bytes)?;
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Group::disconnect`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_disconnect(
-    group: *mut cw_group,
-    subscriber: u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe { on("cw_group_disconnect", group, error, |group| found(group.disconnect(subscriber)?)) }
-}
-
-/// [`Group::disconnect_publisher`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_disconnect_publisher(
-    group: *mut cw_group,
-    publisher: u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_group_disconnect_publisher", group, error, |group| {
-            found(group.disconnect_publisher(slot(publisher)?)?)
-        })
-    }
-}
-
-/// [`Group::evict`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_evict(
-    group: *mut cw_group,
-    publisher: u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe { on("cw_group_evict", group, error, |group| found(group.evict(slot(publisher)?)?)) }
-}
-
-/// [`Group::server`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_server(
-    group: *mut cw_group,
-    server: *mut cw_peer,
-    server_bytes: usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_group_server", group, error, |group| {
-            let out = SizedOut::new(server, server_bytes)?;
-            let server = group.server()?;
-            out.write(cw_peer { pid: server.pid, uid: server.uid, gid: server.gid });
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// Ends it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_group_free(group: *mut cw_group) {
-    // SAFETY: see the text of this file.
-    unsafe { free("cw_group_free", group) }
+frees! {
+    /// Ends it.
+    cw_group_free: cw_group;
 }
 
 fn found(found: bool) -> Done {

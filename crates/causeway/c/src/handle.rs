@@ -199,6 +199,51 @@ pub unsafe fn free<T>(name: &'static str, handle: *mut Handle<T>) {
     unsafe { run(std::ptr::null_mut(), work) };
 }
 
+/// Exports functions of a handle, which is the first argument; a `cw_error **` follows the last.
+macro_rules! methods {
+    ($($(#[$doc:meta])* fn $name:ident($handle:ident: $of:ty $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $handle: *mut $of,
+            $($argument: $type,)*
+            error: *mut *mut $crate::error::cw_error,
+        ) -> std::ffi::c_int {
+            // SAFETY: the caller keeps the rules of the header.
+            unsafe { $crate::handle::on(stringify!($name), $handle, error, |$handle| $body) }
+        }
+    )*};
+}
+
+/// Exports functions that make a handle.
+macro_rules! makers {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($argument: $type,)*
+            error: *mut *mut $crate::error::cw_error,
+        ) -> std::ffi::c_int {
+            // SAFETY: the caller keeps the rules of the header.
+            unsafe { $crate::handle::make(stringify!($name), error, || $body) }
+        }
+    )*};
+}
+
+/// Exports functions that end a handle.
+macro_rules! frees {
+    ($($(#[$doc:meta])* $name:ident: $of:ty;)*) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(handle: *mut $of) {
+            // SAFETY: the caller keeps the rules of the header.
+            unsafe { $crate::handle::free(stringify!($name), handle) }
+        }
+    )*};
+}
+
+pub(crate) use {frees, makers, methods};
+
 #[cfg(not(feature = "panic-injection"))]
 #[inline(always)]
 fn inject(_name: &str) {}

@@ -11,11 +11,9 @@ use std::time::Duration;
 
 use causeway::{InPlace, Message, MessageOf, Position, Received, SubscribeOptions, Subscriber, Waited};
 
-use crate::error::{
-    CW_DEMOTED, CW_LOST, CW_MAY_SLEEP, CW_OK, CW_OVERWRITTEN, CW_TIMED_OUT, Done, Failure, cw_error,
-};
+use crate::error::{CW_DEMOTED, CW_LOST, CW_MAY_SLEEP, CW_OK, CW_OVERWRITTEN, CW_TIMED_OUT, Done, Failure};
 use crate::group::{cw_group, policy};
-use crate::handle::{Handle, free, give, on};
+use crate::handle::{Handle, frees, give, methods};
 use crate::input::{Options, Out, SizedOut, bytes_mut, flags, options, range, slice, timeout};
 use crate::lent::Lent;
 
@@ -110,21 +108,16 @@ pub(crate) unsafe fn subscribe_options(
     }
 }
 
-/// [`causeway::Group::subscribe`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_new(
-    group: *mut cw_group,
-    given: *const cw_sub_options,
-    options_bytes: usize,
-    subscriber: *mut *mut cw_sub,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_new", group, error, |group| {
-            let subscriber = Out::new(subscriber)?;
-            give(subscriber, Lent::new(group.subscribe(subscribe_options(given, options_bytes)?)?))
-        })
+methods! {
+    /// [`causeway::Group::subscribe`].
+    fn cw_sub_new(
+        group: cw_group,
+        given: *const cw_sub_options,
+        options_bytes: usize,
+        subscriber: *mut *mut cw_sub,
+    ) {
+        let subscriber = Out::new(subscriber)?;
+        give(subscriber, Lent::new(group.subscribe(subscribe_options(given, options_bytes)?)?))
     }
 }
 
@@ -176,71 +169,30 @@ pub(crate) fn facts<P>(message: &MessageOf<P>, bytes: usize) -> cw_message {
     }
 }
 
-/// [`Subscriber::try_recv`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_next(
-    subscriber: *mut cw_sub,
-    message: *mut cw_message,
-    message_bytes: usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_next", subscriber, error, |subscriber| {
-            let out = SizedOut::new(message, message_bytes)?;
-            news(subscriber.owner()?.try_recv()?, copied, out)
-        })
+methods! {
+    /// [`Subscriber::try_recv`].
+    fn cw_sub_next(subscriber: cw_sub, message: *mut cw_message, message_bytes: usize) {
+        let out = SizedOut::new(message, message_bytes)?;
+        news(subscriber.owner()?.try_recv()?, copied, out)
     }
-}
 
-/// [`Subscriber::recv`], [`Subscriber::recv_timeout`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_recv(
-    subscriber: *mut cw_sub,
-    timeout_ns: i64,
-    message: *mut cw_message,
-    message_bytes: usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_recv", subscriber, error, |subscriber| {
-            let (out, subscriber) = (SizedOut::new(message, message_bytes)?, subscriber.owner()?);
-            match timeout(timeout_ns) {
-                None => news(subscriber.recv()?, copied, out),
-                Some(timeout) => news(subscriber.recv_timeout(timeout)?, copied, out),
-            }
-        })
+    /// [`Subscriber::recv`], [`Subscriber::recv_timeout`].
+    fn cw_sub_recv(subscriber: cw_sub, timeout_ns: i64, message: *mut cw_message, message_bytes: usize) {
+        let (out, subscriber) = (SizedOut::new(message, message_bytes)?, subscriber.owner()?);
+        match timeout(timeout_ns) {
+            None => news(subscriber.recv()?, copied, out),
+            Some(timeout) => news(subscriber.recv_timeout(timeout)?, copied, out),
+        }
     }
-}
 
-/// [`Subscriber::wait`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_wait(
-    subscriber: *mut cw_sub,
-    timeout_ns: i64,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_wait", subscriber, error, |subscriber| {
-            waited(subscriber.owner()?.wait(timeout(timeout_ns))?)
-        })
+    /// [`Subscriber::wait`].
+    fn cw_sub_wait(subscriber: cw_sub, timeout_ns: i64) {
+        waited(subscriber.owner()?.wait(timeout(timeout_ns))?)
     }
-}
 
-/// [`Subscriber::spin`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_spin(
-    subscriber: *mut cw_sub,
-    timeout_ns: i64,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_spin", subscriber, error, |subscriber| {
-            waited(subscriber.owner()?.spin(timeout(timeout_ns))?)
-        })
+    /// [`Subscriber::spin`].
+    fn cw_sub_spin(subscriber: cw_sub, timeout_ns: i64) {
+        waited(subscriber.owner()?.spin(timeout(timeout_ns))?)
     }
 }
 
@@ -248,43 +200,21 @@ fn waited(waited: Waited) -> Done {
     Ok(if waited == Waited::Ready { CW_OK } else { CW_TIMED_OUT })
 }
 
-/// [`Subscriber::spin_at_most`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_spin_at_most(
-    subscriber: *mut cw_sub,
-    longest_ns: u64,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_spin_at_most", subscriber, error, |subscriber| {
-            subscriber.owner()?.spin_at_most(Duration::from_nanos(longest_ns));
-            Ok(CW_OK)
-        })
+methods! {
+    /// [`Subscriber::spin_at_most`].
+    fn cw_sub_spin_at_most(subscriber: cw_sub, longest_ns: u64) {
+        subscriber.owner()?.spin_at_most(Duration::from_nanos(longest_ns));
+        Ok(CW_OK)
     }
-}
 
-/// The descriptor for an event loop.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_fd(
-    subscriber: *mut cw_sub,
-    fd: *mut c_int,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_fd", subscriber, error, |subscriber| {
-            Out::new(fd)?.write(subscriber.owner()?.as_fd().as_raw_fd());
-            Ok(CW_OK)
-        })
+    /// The descriptor for an event loop.
+    fn cw_sub_fd(subscriber: cw_sub, fd: *mut c_int) {
+        Out::new(fd)?.write(subscriber.owner()?.as_fd().as_raw_fd());
+        Ok(CW_OK)
     }
-}
 
-/// [`Subscriber::arm`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_prepare(subscriber: *mut cw_sub, error: *mut *mut cw_error) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe { on("cw_sub_prepare", subscriber, error, |subscriber| prepared(subscriber.owner()?)) }
+    /// [`Subscriber::arm`].
+    fn cw_sub_prepare(subscriber: cw_sub) { prepared(subscriber.owner()?) }
 }
 
 /// May an event loop sleep now?
@@ -292,141 +222,75 @@ pub(crate) fn prepared(subscriber: &mut Subscriber) -> Done {
     Ok(if subscriber.arm()? { CW_MAY_SLEEP } else { CW_OK })
 }
 
-/// [`Subscriber::disarm`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_disarm(subscriber: *mut cw_sub, error: *mut *mut cw_error) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_disarm", subscriber, error, |subscriber| {
-            subscriber.owner()?.disarm();
-            Ok(CW_OK)
-        })
+methods! {
+    /// [`Subscriber::disarm`].
+    fn cw_sub_disarm(subscriber: cw_sub) {
+        subscriber.owner()?.disarm();
+        Ok(CW_OK)
+    }
+
+    /// [`Subscriber::try_recv_in_place`].
+    fn cw_sub_view(subscriber: cw_sub, message: *mut cw_message, message_bytes: usize) {
+        let out = SizedOut::new(message, message_bytes)?;
+        let view = subscriber.lend(|subscriber| match subscriber.try_recv_in_place()? {
+            Received::Message(view) => Ok(view),
+            other => Err(Failure::outcome(news(other, |_| NONE, out)?)),
+        })?;
+        out.write(cw_message {
+            bytes: view.payload_bytes() as u64,
+            position: view.position().0,
+            publisher: view.publisher().into(),
+            sequence: view.sequence(),
+            topic: view.topic(),
+            lost_before: view.lost_before().unwrap_or(u32::MAX),
+            ..NONE
+        });
+        Ok(CW_OK)
+    }
+
+    /// [`InPlace::copy_to`].
+    fn cw_view_copy(subscriber: cw_sub, into: *mut c_void, bytes: usize, copied: *mut usize) {
+        let length = subscriber.lent()?.copy_to(bytes_mut(into, bytes)?);
+        if let Some(copied) = Out::maybe(copied) {
+            copied.write(length);
+        }
+        Ok(CW_OK)
+    }
+
+    /// [`InPlace::finish`].
+    fn cw_view_finish(subscriber: cw_sub) {
+        Ok(if subscriber.take()?.finish() { CW_OK } else { CW_OVERWRITTEN })
+    }
+
+    /// [`Subscriber::health`].
+    fn cw_sub_health(subscriber: cw_sub, health: *mut cw_health, health_bytes: usize) {
+        let out = SizedOut::new(health, health_bytes)?;
+        let health = subscriber.owner()?.health()?;
+        out.write(cw_health {
+            server_is_gone: health.server_is_gone.into(),
+            demoted: health.demoted.into(),
+            publishers: health.publishers,
+            unfinished_by: health.unfinished_by.map_or(-1, i32::from),
+            given_up: health.given_up,
+            killed_publishers: health.killed_publishers,
+        });
+        Ok(CW_OK)
+    }
+
+    /// [`Subscriber::id`].
+    fn cw_sub_id(subscriber: cw_sub, id: *mut u32) {
+        Out::new(id)?.write(subscriber.owner()?.id());
+        Ok(CW_OK)
+    }
+
+    /// [`Subscriber::lost_messages`].
+    fn cw_sub_lost(subscriber: cw_sub, messages: *mut u64) {
+        Out::new(messages)?.write(subscriber.owner()?.lost_messages());
+        Ok(CW_OK)
     }
 }
 
-/// [`Subscriber::try_recv_in_place`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_view(
-    subscriber: *mut cw_sub,
-    message: *mut cw_message,
-    message_bytes: usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_view", subscriber, error, |subscriber| {
-            let out = SizedOut::new(message, message_bytes)?;
-            let view = subscriber.lend(|subscriber| match subscriber.try_recv_in_place()? {
-                Received::Message(view) => Ok(view),
-                other => Err(Failure::outcome(news(other, |_| NONE, out)?)),
-            })?;
-            out.write(cw_message {
-                bytes: view.payload_bytes() as u64,
-                position: view.position().0,
-                publisher: view.publisher().into(),
-                sequence: view.sequence(),
-                topic: view.topic(),
-                lost_before: view.lost_before().unwrap_or(u32::MAX),
-                ..NONE
-            });
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`InPlace::copy_to`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_view_copy(
-    subscriber: *mut cw_sub,
-    into: *mut c_void,
-    bytes: usize,
-    copied: *mut usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_view_copy", subscriber, error, |subscriber| {
-            let length = subscriber.lent()?.copy_to(bytes_mut(into, bytes)?);
-            if let Some(copied) = Out::maybe(copied) {
-                copied.write(length);
-            }
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`InPlace::finish`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_view_finish(subscriber: *mut cw_sub, error: *mut *mut cw_error) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_view_finish", subscriber, error, |subscriber| {
-            Ok(if subscriber.take()?.finish() { CW_OK } else { CW_OVERWRITTEN })
-        })
-    }
-}
-
-/// [`Subscriber::health`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_health(
-    subscriber: *mut cw_sub,
-    health: *mut cw_health,
-    health_bytes: usize,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_health", subscriber, error, |subscriber| {
-            let out = SizedOut::new(health, health_bytes)?;
-            let health = subscriber.owner()?.health()?;
-            out.write(cw_health {
-                server_is_gone: health.server_is_gone.into(),
-                demoted: health.demoted.into(),
-                publishers: health.publishers,
-                unfinished_by: health.unfinished_by.map_or(-1, i32::from),
-                given_up: health.given_up,
-                killed_publishers: health.killed_publishers,
-            });
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Subscriber::id`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_id(
-    subscriber: *mut cw_sub,
-    id: *mut u32,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_id", subscriber, error, |subscriber| {
-            Out::new(id)?.write(subscriber.owner()?.id());
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// [`Subscriber::lost_messages`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_lost(
-    subscriber: *mut cw_sub,
-    messages: *mut u64,
-    error: *mut *mut cw_error,
-) -> c_int {
-    // SAFETY: see the text of this file.
-    unsafe {
-        on("cw_sub_lost", subscriber, error, |subscriber| {
-            Out::new(messages)?.write(subscriber.owner()?.lost_messages());
-            Ok(CW_OK)
-        })
-    }
-}
-
-/// Ends it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_sub_free(subscriber: *mut cw_sub) {
-    // SAFETY: see the text of this file.
-    unsafe { free("cw_sub_free", subscriber) }
+frees! {
+    /// Ends it.
+    cw_sub_free: cw_sub;
 }
