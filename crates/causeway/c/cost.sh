@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Instructions of a round trip in user mode, through C and in Rust: crates/causeway/c/cost.sh (needs valgrind, a C compiler).
+set -euo pipefail
+cd "$(dirname "$0")"
+target=${CARGO_TARGET_DIR:-../../../target}/release
+cargo build --quiet --release -p causeway-c --example cost --lib
+folder=$(mktemp -d)
+trap 'kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
+make --silent install ARCHIVE="$target/libcauseway_c.a" DESTDIR="$folder" PREFIX=
+cc -O2 -std=gnu11 tests/c/cost.c -o "$folder/cost" -I"$folder/include" -L"$folder/lib" -lcauseway -Wl,-rpath,"$folder/lib"
+"$target/examples/cost" serve "$folder/socket" &
+server=$!
+until [ -S "$folder/socket" ]; do sleep 0.01; done
+
+# Of a program with its arguments: the difference of two counts of round trips, of one thread.
+per_round_trip() {
+    local few many
+    few=$(count "$@" 1000)
+    many=$(count "$@" 21000)
+    echo $(((many - few) / 20000))
+}
+count() {
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 | sed -n 's/.*Collected : //p'
+}
+for what in log "call $folder/socket"; do
+    # shellcheck disable=SC2086
+    c=$(per_round_trip "$folder/cost" $what) rust=$(per_round_trip "$target/examples/cost" $what)
+    echo "${what%% *}: $c in C, $rust in Rust, $((c - rust)) more"
+done
