@@ -71,7 +71,7 @@ fn run(mode: &str) {
     std::fs::create_dir_all(&made).unwrap();
     std::fs::write(made.join("every.h"), calls()).unwrap();
     // The shared library does not export the function that injects.
-    let (include, library) = (format!("-I{}", made.display()), root.join("usr/lib/libcauseway.a"));
+    let (include, library) = (format!("-I{}", made.display()), root.join("opt/causeway/lib/libcauseway.a"));
     let flags = [&include, library.to_str().unwrap(), "-lgcc_s", "-lpthread", "-lm", "-ldl"];
     let program = compiled(root, "tests/c/every.c", &format!("every-{mode}/every"), &[], &flags);
     let bus = Bus::start();

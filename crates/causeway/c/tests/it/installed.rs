@@ -48,27 +48,18 @@ fn install() -> PathBuf {
     succeed(cargo.current_dir(package()).env("CARGO_TARGET_DIR", profile.parent().unwrap()));
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libcauseway");
     let mut make = Command::new("make");
-    make.arg("--silent").arg("-C").arg(package()).args(["install", "PREFIX=/usr"]);
+    make.arg("--silent").arg("-C").arg(package()).args(["install", "PREFIX=/opt/causeway", "STRIP="]);
     make.arg(format!("ARCHIVE={}", profile.join("libcauseway_c.a").display()));
     succeed(make.arg(format!("DESTDIR={}", root.display())));
     root
 }
 
 fn pkg_config(root: &Path, packages: &[&str]) -> Vec<String> {
-    let folders = format!("{}:/usr/lib/pkgconfig", root.join("usr/lib/pkgconfig").display());
     let mut command = Command::new("pkg-config");
-    command.args(["--cflags", "--libs"]).args(packages).env("PKG_CONFIG_PATH", folders);
+    command.args(["--cflags", "--libs", "causeway"]).args(packages).env("PKG_CONFIG_SYSROOT_DIR", root);
+    command.env("PKG_CONFIG_PATH", root.join("opt/causeway/lib/pkgconfig"));
     let flags = String::from_utf8(succeed(&mut command).stdout).unwrap();
-    // Where it would be without DESTDIR.
-    let place = |flag: &str| match flag.split_at_checked(2) {
-        Some((kind @ ("-I" | "-L"), path))
-            if path.starts_with("/usr/include") || path.starts_with("/usr/lib") =>
-        {
-            format!("{kind}{}{path}", root.display())
-        }
-        _ => flag.to_owned(),
-    };
-    flags.split_whitespace().map(place).collect()
+    flags.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Is there a library that pkg-config knows?
@@ -83,10 +74,8 @@ pub fn compiled(root: &Path, source: &str, name: &str, packages: &[&str], flags:
     let mut command = Command::new("cc");
     command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-o"]);
     command.arg(&program).arg(package().join(source)).args(flags);
-    // pkg-config leaves out what it takes for the system's own.
-    command.arg(format!("-I{}/usr/include", root.display())).arg(format!("-L{}/usr/lib", root.display()));
-    command.args(pkg_config(root, &[&["causeway"], packages].concat()));
-    command.arg(format!("-Wl,-rpath,{}", root.join("usr/lib").display()));
+    command.args(pkg_config(root, packages));
+    command.arg(format!("-Wl,-rpath,{}", root.join("opt/causeway/lib").display()));
     succeed(&mut command);
     program
 }
@@ -97,7 +86,7 @@ fn the_shared_library_has_its_soname_and_exports_what_the_headers_declare_in_one
     if !has("readelf") {
         return skipped("readelf is not installed");
     }
-    let library = root.join("usr/lib/libcauseway.so");
+    let library = root.join("opt/causeway/lib/libcauseway.so");
     let read = |what: &str| {
         let output = succeed(Command::new("readelf").args(["--wide", what]).arg(&library));
         String::from_utf8(output.stdout).unwrap()
