@@ -184,8 +184,9 @@ pub unsafe fn free<T>(name: &'static str, handle: *mut Handle<T>) {
         inject(name);
         // SAFETY: as in `Lease::of`.
         let (is_own, state) = unsafe { (fork::is((*handle).process), &(*handle).state) };
+        // PAIR c-handle
         if is_own && state.swap(BUSY, Ordering::Acquire) == BUSY {
-            return Err(not_idle(BUSY)); // PAIR c-handle
+            return Err(not_idle(BUSY));
         }
         // SAFETY: `give` made it, and the caller gives it back once.
         let mut handle = unsafe { Box::from_raw(handle) };

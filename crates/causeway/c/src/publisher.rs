@@ -38,7 +38,7 @@ fn lend<'a>(publisher: &'a mut Publisher, bytes: usize, timeout_ns: i64) -> Resu
 }
 
 methods! {
-    /// [`Publisher::publish_with_topic`], [`Publisher::try_publish_with_topic`] (no time), or a loan within a time.
+    /// [`Publisher::publish_with_topic`], [`Publisher::try_publish_with_topic`], [`Publisher::publish_timeout`], or a loan.
     fn cw_pub_publish(
         publisher: cw_pub,
         topic: u32,
@@ -51,6 +51,7 @@ methods! {
         let at = match timeout(timeout_ns) {
             None => publisher.publish_with_topic(topic, data)?,
             Some(Duration::ZERO) => publisher.try_publish_with_topic(topic, data)?,
+            Some(timeout) if topic == 0 => publisher.publish_timeout(data, timeout)?,
             Some(_) => {
                 let mut loan = lend(publisher, bytes, timeout_ns)?.with_topic(topic);
                 loan.copy_from_slice(data);

@@ -132,6 +132,9 @@ static void logs(const char *folder) {
     while ((code = cw_sub_next(sub, &m, sizeof m, &error)) == CW_OK) received++;
     IS(CW_EMPTY, code);
     TRUE(received > 20);
+    cw_health health;
+    OK(cw_sub_health(sub, &health, sizeof health, &error));
+    TRUE(!health.server_is_gone && health.publishers == 1 && health.unfinished_by == -1 && health.given_up >= 2);
     OK(cw_group_resize(group, 8192, &error));
     for (int i = 0; i < 300; i++) {
         OK(cw_pub_publish(pub, 0, copy, 8, CW_FOREVER, NULL, &error));
@@ -146,9 +149,6 @@ static void logs(const char *folder) {
     OK(cw_sub_lost(lossy, &all, &error));
     TRUE(lost > 0 && all == lost);
 
-    cw_health health;
-    OK(cw_sub_health(sub, &health, sizeof health, &error));
-    TRUE(!health.server_is_gone && health.publishers == 1 && health.unfinished_by == -1 && health.given_up >= 2);
     uint32_t id, gone;
     OK(cw_pub_server_is_gone(pub, &gone, &error));
     TRUE(!gone);

@@ -20,7 +20,7 @@ fn handle(function: &Function) -> Option<&str> {
 fn calls() -> String {
     let mut text = String::new();
     let functions: Vec<_> =
-        functions().into_iter().filter(|function| !function.name.contains("_error_")).collect();
+        functions().into_iter().filter(|function| !function.name.starts_with("cw_error_")).collect();
     for function in &functions {
         let Function { name, returns, parameters } = function;
         let field = handle(function);
