@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Instructions of a round trip in user mode, through C and in Rust: crates/causeway/c/cost.sh (needs valgrind, a C compiler).
+# Instructions of a round trip in user mode, through C and in Rust, counted step by step: crates/causeway/c/cost.sh
 set -euo pipefail
 cd "$(dirname "$0")"
 target=${CARGO_TARGET_DIR:-../../../target}/release
@@ -12,15 +12,14 @@ cc -O2 -std=gnu11 tests/c/cost.c -o "$folder/cost" -I"$folder/include" -L"$folde
 server=$!
 until [ -S "$folder/socket" ]; do sleep 0.01; done
 
-# Of a program with its arguments: the difference of two counts of round trips, of one thread.
+cc -O2 -std=gnu11 tests/c/steps.c -o "$folder/steps"
+
+# Of the first thread of a program: the difference of two counts of round trips.
 per_round_trip() {
     local few many
-    few=$(count "$@" 1000)
-    many=$(count "$@" 21000)
-    echo $(((many - few) / 20000))
-}
-count() {
-    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 | sed -n 's/.*Collected : //p'
+    few=$("$folder/steps" "$@" 200)
+    many=$("$folder/steps" "$@" 1200)
+    echo $(((many - few) / 1000))
 }
 for what in log "call $folder/socket"; do
     # shellcheck disable=SC2086

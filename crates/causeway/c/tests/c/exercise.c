@@ -450,8 +450,21 @@ static void buses(const char *at) {
     cwb_free(bus);
 }
 
+/* Valgrind before 3.21 knows no pidfd, without which there are no groups; the bus needs none in a member. */
+static int has_groups(void) {
+    cw_group *group;
+    int code = cw_group_create("exercise", NULL, 0, &group, NULL);
+    if (code == CW_OK) cw_group_free(group);
+    return code != CW_E_KERNEL;
+}
+
 int main(int argc, char **argv) {
     TRUE(argc == 3);
+    if (!has_groups()) {
+        buses(argv[2]);
+        puts("only the bus");
+        return 0;
+    }
     errors(argv[1]);
     logs(argv[1]);
     large(CW_SEALED);

@@ -159,24 +159,26 @@ static int killed(const char *path, const char *at) {
     cw_message m;
     memset(&options, 0, sizeof options);
     options.policy = CW_RELIABLE;
-    OK(cw_group_join(path, &group, &error));
-    OK(cw_sub_new(group, &options, sizeof options, &sub, &error));
+    int has_groups = cw_group_join(path, &group, NULL) != CW_E_KERNEL; /* see exercise.c */
+    if (has_groups) OK(cw_sub_new(group, &options, sizeof options, &sub, &error));
     OK(cwb_open(at, NULL, 0, &bus, &error));
     puts("ready");
     fflush(stdout);
     int code;
-    do code = cw_sub_recv(sub, 60 * S, &m, sizeof m, &error);
-    while (code == CW_OK);
-    IS(CW_ENDED, code);
+    if (has_groups) {
+        do code = cw_sub_recv(sub, 60 * S, &m, sizeof m, &error);
+        while (code == CW_OK);
+        IS(CW_ENDED, code);
+        cw_sub_free(sub);
+        cw_group_free(group);
+        IS(CW_E_OS, cw_group_join(path, &group, &error));
+    }
     cwb_message *message;
     while ((code = cwb_next(bus, 60 * S, &message, NULL, &error)) == CW_OK) cwb_message_free(message);
     IS(CWB_AUTHORITY_GONE, code);
     IS(CWB_E_AUTHORITY_GONE, cwb_request_name(bus, "com.example.Late", 0, NULL, &error));
-    IS(CW_E_OS, cw_group_join(path, &group, &error));
     cwb_free(bus);
-    cw_sub_free(sub);
-    cw_group_free(group);
-    puts("done");
+    puts(has_groups ? "done" : "only the bus");
     return 0;
 }
 

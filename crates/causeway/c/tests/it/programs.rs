@@ -25,8 +25,21 @@ fn valgrind(program: &Path) -> Command {
 
 fn exercise(mut command: Command) {
     let bus = Bus::start();
+    let is_valgrind = command.get_program() == "valgrind";
     let output = succeed(command.arg(bus.folder.path()).arg(bus.path("bus")));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+    check_said(&String::from_utf8_lossy(&output.stdout), is_valgrind);
+}
+
+/// What a program says at its end.
+fn check_said(said: &str, in_valgrind: bool) {
+    match said {
+        "only the bus\n" if in_valgrind => {
+            skipped(
+                "this Valgrind has no pidfd_open (3.21 has), so that only the bus was looked at, and no group",
+            );
+        }
+        said => assert_eq!(said, "done\n"),
+    }
 }
 
 #[test]
@@ -76,7 +89,8 @@ fn outlives_its_servers(subscriber: &mut Command, loops: &Path) {
     bus.process.kill();
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
-    assert!(killed.wait().success() && rest == "done\n", "{rest}");
+    assert!(killed.wait().success(), "{rest}");
+    check_said(&rest, subscriber.get_program() == "valgrind");
 }
 
 #[test]
