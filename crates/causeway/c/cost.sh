@@ -17,9 +17,9 @@ cc -O2 -std=gnu11 tests/c/steps.c -o "$folder/steps"
 # Of the first thread of a program: the difference of two counts of round trips.
 per_round_trip() {
     local few many
-    few=$("$folder/steps" "$@" 200)
-    many=$("$folder/steps" "$@" 1200)
-    echo $(((many - few) / 1000))
+    few=$("$folder/steps" "$@" 50)
+    many=$("$folder/steps" "$@" 250)
+    echo $(((many - few) / 200))
 }
 for what in log "call $folder/socket"; do
     # shellcheck disable=SC2086

@@ -9,9 +9,10 @@ use causeway_testkit::{Running, eventually, setting, skipped, temp_dir};
 use crate::Bus;
 use crate::installed::{compiled, has, installed, knows, succeed};
 
-const VALGRIND: [&str; 5] = [
+const VALGRIND: [&str; 6] = [
     "--quiet",
     "--leak-check=full",
+    "--show-leak-kinds=definite,indirect",
     "--errors-for-leak-kinds=definite,indirect",
     "--error-exitcode=99",
     "--fair-sched=yes",
