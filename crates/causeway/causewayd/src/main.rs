@@ -49,6 +49,9 @@ fn run(args: &Args) -> Result<(), String> {
     if args.syslog || args.syslog_only {
         log::to_system();
     }
+    if args.verbose {
+        log::be_verbose();
+    }
     let config = load()?;
     if config.syslog && !args.nosyslog {
         log::to_system();

@@ -18,6 +18,7 @@ use causeway::{
     Access, Error, Group, GroupOptions, OverRate, Policy, Received, Report, SubscribeOptions,
     TryPublishError, TryRecvError,
 };
+use causeway_waiting::size;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
@@ -48,8 +49,8 @@ enum Command {
         /// is received. A process that has published too much is refused until time has made up for it; a new process is a new publisher.
         #[arg(long, value_name = "MESSAGES_PER_S", requires = "late_publishers", value_parser = clap::value_parser!(u64).range(1..))]
         publisher_rate_max: Option<u64>,
-        /// Size of the log in bytes: a power of two from 4096 to 1073741824.
-        #[arg(long, default_value_t = 1 << 20)]
+        /// Size of the log, as in 64K or 1M: a power of two from 4K to 1G.
+        #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = |text: &str| size::parse(text, None))]
         capacity: u64,
         /// Which users may subscribe.
         #[arg(long, value_enum, default_value_t = Users::Same, alias = "readers")]
@@ -78,7 +79,7 @@ enum Command {
         #[arg(long)]
         oldest: bool,
         /// Print publisher and position before each message.
-        #[arg(long)]
+        #[arg(long, short)]
         verbose: bool,
     },
     /// Show the group, its publishers, and how far behind each subscriber is.
