@@ -1,16 +1,13 @@
 #!/usr/bin/env bash
-# Instructions of a round trip in user mode, through C and in Rust, counted step by step: crates/causeway/c/cost.sh
+# Instructions of a round trip of the log in user mode, through C and in Rust, counted step by step: minutes.
 set -euo pipefail
 cd "$(dirname "$0")"
 target=${CARGO_TARGET_DIR:-../../../target}/release
 cargo build --quiet --release -p causeway-c --example cost --lib
 folder=$(mktemp -d)
-trap 'kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
+trap 'rm -rf "$folder"' EXIT
 make --silent install ARCHIVE="$target/libcauseway_c.a" DESTDIR="$folder" PREFIX=
 cc -O2 -std=gnu11 tests/c/cost.c -o "$folder/cost" -I"$folder/include" -L"$folder/lib" -lcauseway -Wl,-rpath,"$folder/lib"
-"$target/examples/cost" serve "$folder/socket" &
-server=$!
-until [ -S "$folder/socket" ]; do sleep 0.01; done
 
 cc -O2 -std=gnu11 tests/c/steps.c -o "$folder/steps"
 
@@ -21,8 +18,5 @@ per_round_trip() {
     many=$("$folder/steps" "$@" 250)
     echo $(((many - few) / 200))
 }
-for what in log "call $folder/socket"; do
-    # shellcheck disable=SC2086
-    c=$(per_round_trip "$folder/cost" $what) rust=$(per_round_trip "$target/examples/cost" $what)
-    echo "${what%% *}: $c in C, $rust in Rust, $((c - rust)) more"
-done
+c=$(per_round_trip "$folder/cost") rust=$(per_round_trip "$target/examples/cost")
+echo "$c in C, $rust in Rust, $((c - rust)) more"

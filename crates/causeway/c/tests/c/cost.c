@@ -1,6 +1,6 @@
 /* What examples/cost.rs does, in C: to count the instructions of both (docs/c.md).
  *
- *     cost log COUNT            cost call SOCKET COUNT
+ *     cost COUNT
  */
 #include "check.h"
 #include <string.h>
@@ -27,24 +27,14 @@ int main(int argc, char **argv) {
     cw_error *error = NULL;
     char payload[64];
     memset(payload, 7, sizeof payload);
-    if (argc == 3) {
-        struct end there = make(), back = make();
-        for (long count = atol(argv[2]); count > 0; count--) {
-            cw_message m;
-            if (cw_pub_publish(there.pub, 0, payload, 64, CW_FOREVER, NULL, &error)) return 1;
-            if (cw_sub_next(there.sub, &m, sizeof m, &error)) return 1;
-            if (cw_pub_publish(back.pub, 0, m.data, m.bytes, CW_FOREVER, NULL, &error)) return 1;
-            if (cw_sub_next(back.sub, &m, sizeof m, &error) || m.bytes != 64) return 1;
-        }
-        return 0;
-    }
-    cw_client *client;
-    TRUE(argc == 4);
-    OK(cw_client_connect(argv[2], &client, &error));
-    OK(cw_client_spin_at_most(client, 0, &error));
-    for (long count = atol(argv[3]); count > 0; count--) {
-        cw_request reply;
-        if (cw_client_call(client, payload, 64, CW_FOREVER, &reply, sizeof reply, &error) || reply.bytes != 64) return 1;
+    TRUE(argc == 2);
+    struct end there = make(), back = make();
+    for (long count = atol(argv[1]); count > 0; count--) {
+        cw_message m;
+        if (cw_pub_publish(there.pub, 0, payload, 64, CW_FOREVER, NULL, &error)) return 1;
+        if (cw_sub_next(there.sub, &m, sizeof m, &error)) return 1;
+        if (cw_pub_publish(back.pub, 0, m.data, m.bytes, CW_FOREVER, NULL, &error)) return 1;
+        if (cw_sub_next(back.sub, &m, sizeof m, &error) || m.bytes != 64) return 1;
     }
     return 0;
 }
