@@ -75,6 +75,9 @@ fn run(args: &Args) -> Result<(), String> {
         causeway_os::process::become_user(account.uid, account.gid, &account.groups)
             .map_err(|error| error.to_string())?;
     }
+    if causeway_os::process::is_overflow_user() {
+        return Err(causeway_os::process::overflow_user_refused());
+    }
     let native = native_place(args, handed, &listeners, &guid)?;
     let mut bus = Bus::new(config, Arc::new(load), guid, address.clone());
     bus.set_systemd_activation(args.systemd_activation);

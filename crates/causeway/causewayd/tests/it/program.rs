@@ -403,3 +403,24 @@ fn programs_of_others_that_are_installed_talk_to_the_bus() {
         code => panic!("{code:?}: {said}"),
     }
 }
+
+/// Users without a number in a user namespace are all shown as 65534: a bus of that user would take them for its own.
+#[test]
+fn no_bus_is_served_by_the_user_that_stands_for_all_others() {
+    let folder = causeway_testkit::temp_dir("causewayd");
+    let native = folder.path().join("native");
+    let address = format!("unix:path={}", folder.path().join("bus").display());
+    let mut command = Command::new("unshare");
+    // Without a map nobody has a number.
+    command.args(["--user", env!("CARGO_BIN_EXE_causewayd"), "--nofork", "--address", &address, "--native"]);
+    let output = match command.arg(&native).output() {
+        Ok(output) => output,
+        Err(error) => return causeway_testkit::skipped(format!("unshare: {error}")),
+    };
+    let why = String::from_utf8(output.stderr).unwrap();
+    if why.starts_with("unshare:") {
+        return causeway_testkit::skipped(why.trim());
+    }
+    assert!(!output.status.success() && why.contains("stands for every user without a number"), "{why}");
+    assert!(!native.exists());
+}
