@@ -160,10 +160,15 @@ impl Connection {
                     Some(path) => path,
                     None => match causeway_bus::session_socket().map_err(errors::bus)? {
                         Some(path) => path,
-                        None => return Err(errors::Error::new_err("no bus of the session was found; set CAUSEWAY_BUS, or name a path")),
+                        None => {
+                            return Err(errors::Error::new_err(
+                                "no bus of the session was found; set CAUSEWAY_BUS, or name a path",
+                            ));
+                        }
                     },
                 };
-                let mut connection = causeway_bus::Connection::open_with(path, options).map_err(errors::bus)?;
+                let mut connection =
+                    causeway_bus::Connection::open_with(path, options).map_err(errors::bus)?;
                 connection.use_descriptor().map_err(errors::bus)?;
                 Ok(connection)
             })?;
@@ -239,7 +244,14 @@ impl Connection {
     }
 
     #[pyo3(signature = (path, interface, member, signature="", *args))]
-    fn emit(&self, path: &str, interface: &str, member: &str, signature: &str, args: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    fn emit(
+        &self,
+        path: &str,
+        interface: &str,
+        member: &str,
+        signature: &str,
+        args: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         self.0.with(|connection| {
             connection.emit(path, interface, member, to_body(signature, &args)?).map_err(errors::bus)
         })

@@ -30,7 +30,9 @@ pub fn log(error: causeway::Error) -> PyErr {
     let text = error.to_string();
     match error {
         E::Os(error) => os(error.raw_os_error(), text),
-        E::Invalid { what: "capacity" | "call" | "path", .. } | E::TooLong { .. } => PyValueError::new_err(text),
+        E::Invalid { what: "capacity" | "call" | "path", .. } | E::TooLong { .. } => {
+            PyValueError::new_err(text)
+        }
         E::Refused(_) => Refused::new_err(text),
         E::Disconnected => Disconnected::new_err(text),
         E::ServerGone => ServerGone::new_err(text),

@@ -34,7 +34,9 @@ impl Process {
         if self.is_this() {
             return Ok(());
         }
-        Err(Forked::new_err("this was made before the process forked, and belongs to the parent; join or open it again here"))
+        Err(Forked::new_err(
+            "this was made before the process forked, and belongs to the parent; join or open it again here",
+        ))
     }
 }
 
@@ -64,10 +66,12 @@ impl<T> Handle<T> {
         self.process.check()?;
         match self.held.try_lock() {
             Ok(held) => Ok(held),
-            Err(TryLockError::WouldBlock) => {
-                Err(Busy::new_err("another call of this object is under way; give each thread an object of its own"))
+            Err(TryLockError::WouldBlock) => Err(Busy::new_err(
+                "another call of this object is under way; give each thread an object of its own",
+            )),
+            Err(TryLockError::Poisoned(_)) => {
+                Err(PyRuntimeError::new_err("a bug has ended an earlier call of this object; close it"))
             }
-            Err(TryLockError::Poisoned(_)) => Err(PyRuntimeError::new_err("a bug has ended an earlier call of this object; close it")),
         }
     }
 

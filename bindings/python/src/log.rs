@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway::{
-    GroupOptions, LargePublisher, LargeSubscriber, MessageOf, PoolOptions, PublishTimeoutError, Received, SubscribeOptions, TryPublishError,
-    TryRecvError, Waited,
+    GroupOptions, LargePublisher, LargeSubscriber, MessageOf, PoolOptions, PublishTimeoutError, Received,
+    SubscribeOptions, TryPublishError, TryRecvError, Waited,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTimeoutError;
@@ -36,7 +36,12 @@ impl Group {
     /// Joins the group at `path`; with `name` instead, makes one with these options.
     #[new]
     #[pyo3(signature = (path=None, name=None, **options))]
-    fn new(py: Python<'_>, path: Option<PathBuf>, name: Option<String>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Group> {
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        name: Option<String>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Group> {
         guarded(|| {
             let mut set = GroupOptions::new();
             for (option, value) in options.iter().flat_map(|options| options.iter()) {
@@ -190,7 +195,12 @@ impl Publishing {
     }
 
     /// The same, waiting for this time.
-    fn publish_within(&mut self, bytes: &[u8], topic: u32, slice: std::time::Duration) -> PyResult<Option<u64>> {
+    fn publish_within(
+        &mut self,
+        bytes: &[u8],
+        topic: u32,
+        slice: std::time::Duration,
+    ) -> PyResult<Option<u64>> {
         let late = |error| match error {
             PublishTimeoutError::Timeout => Ok(None),
             PublishTimeoutError::Disconnected => Err(errors::log(causeway::Error::Disconnected)),
@@ -224,7 +234,13 @@ pub struct Publisher(Handle<Publishing>);
 impl Publisher {
     #[new]
     #[pyo3(signature = (group, payload_bytes_max=None, files=8, sealed=true))]
-    fn new(py: Python<'_>, group: &Bound<'_, Group>, payload_bytes_max: Option<usize>, files: u32, sealed: bool) -> PyResult<Publisher> {
+    fn new(
+        py: Python<'_>,
+        group: &Bound<'_, Group>,
+        payload_bytes_max: Option<usize>,
+        files: u32,
+        sealed: bool,
+    ) -> PyResult<Publisher> {
         let group = group.get().shared()?;
         guarded(|| {
             let made = in_thread(py, move || {
@@ -268,7 +284,11 @@ impl Publisher {
             }
             let (copy, timeout) = (bytes.to_vec(py)?, duration(timeout)?);
             let published = sliced(py, timeout, |slice| publisher.publish_within(&copy, topic, slice))?;
-            published.ok_or_else(|| PyTimeoutError::new_err("the log was full until the timeout; check which subscriber does not read"))
+            published.ok_or_else(|| {
+                PyTimeoutError::new_err(
+                    "the log was full until the timeout; check which subscriber does not read",
+                )
+            })
         })
     }
 
@@ -283,7 +303,9 @@ impl Publisher {
     fn wait_for_subscribers(&self, py: Python<'_>, count: u32, timeout: Option<f64>) -> PyResult<bool> {
         self.0.with(|publisher| {
             let publisher = publisher.plain();
-            let step = |slice| Ok(publisher.wait_for_subscribers(count, Some(slice)).map_err(errors::log)?.then_some(()));
+            let step = |slice| {
+                Ok(publisher.wait_for_subscribers(count, Some(slice)).map_err(errors::log)?.then_some(()))
+            };
             Ok(sliced(py, duration(timeout)?, step)?.is_some())
         })
     }
@@ -429,7 +451,8 @@ impl Subscriber {
     ) -> PyResult<Subscriber> {
         let group = group.get().shared()?;
         guarded(|| {
-            let mut options = SubscribeOptions::new(policy.map_or(causeway::Policy::Reliable, |policy| policy.0));
+            let mut options =
+                SubscribeOptions::new(policy.map_or(causeway::Policy::Reliable, |policy| policy.0));
             if let Some(topics) = topics {
                 options = options.topics(topics);
             }

@@ -14,7 +14,8 @@ use crate::wait::duration;
 pub struct Policy(pub causeway::Policy);
 
 fn limited(seconds: f64) -> PyResult<Duration> {
-    duration(Some(seconds))?.ok_or_else(|| PyValueError::new_err(format!("{seconds} s is no deadline; use RELIABLE for none")))
+    duration(Some(seconds))?
+        .ok_or_else(|| PyValueError::new_err(format!("{seconds} s is no deadline; use RELIABLE for none")))
 }
 
 #[pymethods]
@@ -55,7 +56,9 @@ fn access(who: &Bound<'_, PyAny>) -> PyResult<Access> {
     match who.extract()? {
         Who::Named(name) if name == "same-user" => Ok(Access::SameUser),
         Who::Named(name) if name == "any-user" => Ok(Access::AnyUser),
-        Who::Named(name) => Err(PyValueError::new_err(format!("{name:?} is no rule; use \"same-user\", \"any-user\" or a list of uids"))),
+        Who::Named(name) => Err(PyValueError::new_err(format!(
+            "{name:?} is no rule; use \"same-user\", \"any-user\" or a list of uids"
+        ))),
         Who::Users(users) => Ok(Access::Users(users.into_iter().collect())),
     }
 }

@@ -33,7 +33,10 @@ pub struct Payload {
 
 impl Payload {
     pub fn new(payload: LargePayload) -> Payload {
-        Payload { held: Mutex::new(Held { payload: Some(Arc::new(payload)), views: 0 }), process: Process::this() }
+        Payload {
+            held: Mutex::new(Held { payload: Some(Arc::new(payload)), views: 0 }),
+            process: Process::this(),
+        }
     }
 
     fn lock(&self) -> PyResult<MutexGuard<'_, Held>> {
@@ -77,7 +80,10 @@ impl Payload {
         guarded(|| {
             let mut held = self.lock()?;
             if held.views > 0 {
-                return Err(PyBufferError::new_err(format!("{} views of this payload live; release or delete them first", held.views)));
+                return Err(PyBufferError::new_err(format!(
+                    "{} views of this payload live; release or delete them first",
+                    held.views
+                )));
             }
             let payload = held.payload.take();
             drop(held);
@@ -112,7 +118,14 @@ impl Payload {
             // SAFETY: the bytes live as long as `slf` holds the payload, which `views` makes sure of; nobody writes them (sealed), and
             // the view is read-only.
             let filled = unsafe {
-                ffi::PyBuffer_FillInfo(view, slf.as_ptr(), bytes.as_ptr().cast_mut().cast(), bytes.len().cast_signed(), 1, flags)
+                ffi::PyBuffer_FillInfo(
+                    view,
+                    slf.as_ptr(),
+                    bytes.as_ptr().cast_mut().cast(),
+                    bytes.len().cast_signed(),
+                    1,
+                    flags,
+                )
             };
             if filled != 0 {
                 return Err(PyErr::fetch(slf.py()));

@@ -16,7 +16,8 @@ const DEPTH_MAX: u32 = 64;
 
 /// A received value.
 pub fn to_python<'py>(py: Python<'py>, value: &Value<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let all = |values: &[Value<'_>]| values.iter().map(|value| to_python(py, value)).collect::<PyResult<Vec<_>>>();
+    let all =
+        |values: &[Value<'_>]| values.iter().map(|value| to_python(py, value)).collect::<PyResult<Vec<_>>>();
     Ok(match value {
         Value::Byte(number) => number.into_pyobject(py)?.into_any(),
         Value::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
@@ -44,11 +45,14 @@ pub fn to_python<'py>(py: Python<'py>, value: &Value<'_>) -> PyResult<Bound<'py,
 
 /// Arguments of these types.
 pub fn to_body(types: &str, arguments: &[Bound<'_, PyAny>]) -> PyResult<Body> {
-    signature::check(types).map_err(|why| PyValueError::new_err(format!("{types:?} is not a signature: {why}")))?;
+    signature::check(types)
+        .map_err(|why| PyValueError::new_err(format!("{types:?} is not a signature: {why}")))?;
     let count = signature::types(types).count();
     if count != arguments.len() {
         let given = arguments.len();
-        return Err(PyTypeError::new_err(format!("the signature {types:?} has {count} arguments, and {given} were given")));
+        return Err(PyTypeError::new_err(format!(
+            "the signature {types:?} has {count} arguments, and {given} were given"
+        )));
     }
     let mut out = Marshal::default();
     for (one, argument) in signature::types(types).zip(arguments) {
@@ -64,7 +68,9 @@ fn first(types: &str) -> &str {
 fn text(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let text: String = value.extract()?;
     if text.contains('\0') || text.len() > MESSAGE_BYTES_MAX {
-        return Err(PyValueError::new_err("a string of D-Bus has no zero byte, and is no longer than a message"));
+        return Err(PyValueError::new_err(
+            "a string of D-Bus has no zero byte, and is no longer than a message",
+        ));
     }
     Ok(text)
 }
@@ -103,7 +109,9 @@ fn write(types: &str, value: &Bound<'_, PyAny>, out: &mut Marshal, depth: u32) -
             let fields: Vec<Bound<'_, PyAny>> = value.try_iter()?.collect::<PyResult<_>>()?;
             let inner = &types[1..types.len() - 1];
             if fields.len() != signature::types(inner).count() {
-                return Err(PyTypeError::new_err(format!("a struct {types} has another number of fields than {value}")));
+                return Err(PyTypeError::new_err(format!(
+                    "a struct {types} has another number of fields than {value}"
+                )));
             }
             out.align(8);
             for (one, field) in signature::types(inner).zip(&fields) {
@@ -177,6 +185,8 @@ fn plain(value: &Bound<'_, PyAny>) -> PyResult<&'static str> {
         "a{sv}"
     } else {
         let what = value.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("the type of a variant with a {what} is not clear; use Variant(signature, value)")));
+        return Err(PyTypeError::new_err(format!(
+            "the type of a variant with a {what} is not clear; use Variant(signature, value)"
+        )));
     })
 }

@@ -17,7 +17,9 @@ pub fn duration(seconds: Option<f64>) -> PyResult<Option<Duration>> {
         Ok(duration) => Ok(Some(duration)),
         // Longer than anybody waits.
         Err(_) if seconds > 0.0 => Ok(None),
-        Err(_) => Err(PyValueError::new_err(format!("a timeout of {seconds} s; use a number of seconds from 0 on, or None for no limit"))),
+        Err(_) => Err(PyValueError::new_err(format!(
+            "a timeout of {seconds} s; use a number of seconds from 0 on, or None for no limit"
+        ))),
     }
 }
 
@@ -56,7 +58,9 @@ pub fn in_thread<R: Send + 'static>(
             Ok(done) => return done,
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err("a bug in causeway_ipc, please report it: a thread has ended"));
+                return Err(PyRuntimeError::new_err(
+                    "a bug in causeway_ipc, please report it: a thread has ended",
+                ));
             }
         }
     }

@@ -1,6 +1,6 @@
 """Causeway: a message bus in shared memory, for processes of one Linux machine. `docs/python.md` introduces it."""
 
-from ._bus import Bus, BusMessage, Service, Signals, Variant, method
+from ._bus import Bus, Service, Signals, Variant, method
 from ._errors import (
     BusError,
     Busy,
@@ -14,7 +14,8 @@ from ._errors import (
     ServerGone,
     TooManyPayloads,
 )
-from ._log import Group, Message, Payload, Policy, Publisher, Subscriber
+from ._log import Group, Publisher, Subscriber
+from ._native import BusMessage, Message, Payload, Policy
 
 __all__ = [
     "Bus", "BusError", "BusMessage", "Busy", "Closed", "Disconnected", "Error", "Forked", "Group", "Message", "MissedDeadline",

@@ -9,9 +9,9 @@ from typing import Any
 
 from . import _native
 from ._errors import Busy, Closed, Disconnected
-from ._native import Message, Payload, Policy
+from ._native import Message, Policy
 
-__all__ = ["Group", "Message", "Payload", "Policy", "Publisher", "Subscriber"]
+__all__ = ["Group", "Publisher", "Subscriber"]
 
 # Messages that a task takes before others of its loop have a turn.
 _AT_ONCE = 64
