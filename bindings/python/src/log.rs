@@ -194,6 +194,17 @@ impl Publishing {
         }
     }
 
+    /// The last try of who gives up: other processes can see how often that happened. Of a payload the loan has counted it.
+    fn last_try(&mut self, bytes: &[u8], topic: u32) -> PyResult<Option<u64>> {
+        let Publishing::Plain(publisher) = self else { return Ok(None) };
+        match publisher.try_publish_with_topic(topic, bytes) {
+            Ok(position) => Ok(Some(position.0)),
+            Err(TryPublishError::Full) => Ok(None),
+            Err(TryPublishError::Disconnected) => Err(errors::log(causeway::Error::Disconnected)),
+            Err(TryPublishError::Failed(error)) => Err(errors::log(error)),
+        }
+    }
+
     /// The same, waiting for this time.
     fn publish_within(
         &mut self,
@@ -283,7 +294,11 @@ impl Publisher {
                 return Ok(position);
             }
             let (copy, timeout) = (bytes.to_vec(py)?, duration(timeout)?);
-            let published = sliced(py, timeout, |slice| publisher.publish_within(&copy, topic, slice))?;
+            let published = match sliced(py, timeout, |slice| publisher.publish_within(&copy, topic, slice))?
+            {
+                None => publisher.last_try(&copy, topic)?,
+                published => published,
+            };
             published.ok_or_else(|| {
                 PyTimeoutError::new_err(
                     "the log was full until the timeout; check which subscriber does not read",
@@ -295,7 +310,13 @@ impl Publisher {
     /// As `publish`, without waiting: `None` if there is no space.
     #[pyo3(signature = (data, topic=0))]
     fn try_publish(&self, data: &Bound<'_, PyAny>, topic: u32) -> PyResult<Option<u64>> {
-        self.0.with(|publisher| publisher.try_publish(data.py(), &Bytes::of(data)?, topic))
+        self.0.with(|publisher| {
+            let bytes = Bytes::of(data)?;
+            match publisher.try_publish(data.py(), &bytes, topic)? {
+                None => publisher.last_try(&bytes.to_vec(data.py())?, topic),
+                published => Ok(published),
+            }
+        })
     }
 
     /// Waits until so many subscribers are there; says whether they are.

@@ -41,7 +41,7 @@ class Log(TestCase):
         while publisher.try_publish(b"x" * 64) is not None:
             pass
         with self.assertRaises(TimeoutError):
-            publisher.publish(b"x", timeout=0.02)
+            publisher.publish(b"x" * 64, timeout=0.02)
         self.assertIsNotNone(subscriber.recv())
         self.assertGreater(subscriber.health()["given_up"], 0)
 
@@ -177,7 +177,7 @@ class Interrupts(TestCase):
         self.interrupted(lambda: publisher.wait_for_subscribers(2))
         while publisher.try_publish(b"x" * 64) is not None:
             pass
-        self.interrupted(lambda: publisher.publish(b"x"))
+        self.interrupted(lambda: publisher.publish(b"x" * 64))
         # It waits for a publisher of another process that never comes.
         waiting = Group.create(remote_publishers=1)
         self.interrupted(waiting.subscribe)
