@@ -27,7 +27,7 @@ fi
 if "$python" -c 'import mypy' 2>/dev/null; then
     cp pyproject.toml "$folder"
     (cd "$folder" && "$python" -m mypy --cache-dir "$folder/cache" -p causeway_ipc -p weighbridge)
-    (cd "$folder" && "$python" -m mypy.stubtest --ignore-disjoint-bases causeway_ipc._native weighbridge)
+    (cd "$folder" && "$python" -m mypy.stubtest --mypy-config-file pyproject.toml --ignore-disjoint-bases causeway_ipc._native)
 else
     echo "skipped: the types, for mypy is not installed"
 fi
