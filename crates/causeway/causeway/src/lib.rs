@@ -189,7 +189,7 @@ mod wire;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncPublisher, AsyncSubscriber};
 #[doc(inline)]
-pub use causeway_os::socket::Credentials;
+pub use causeway_os::socket::{Credentials, Liveness};
 #[cfg(feature = "tokio")]
 pub use large::AsyncLargeSubscriber;
 #[doc(inline)]
@@ -207,6 +207,7 @@ pub use {
     options::{Access, GroupOptions, OverRate, Policy, SubscribeOptions},
     outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError},
     publisher::{Loan, Publisher},
+    reservation::memory_available_bytes,
     serve::{PublisherReport, Report, SubscriberReport},
     space::SpaceNotice,
     subscriber::{Health, InPlace, Subscriber, Waited},
