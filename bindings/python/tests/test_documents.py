@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import BINDINGS, LONG_S, ROOT, TestCase, end
+from support import BINDINGS, LONG_S, ROOT, TestCase, end, until
 
 from causeway_ipc import Bus, BusError, Group
 
@@ -102,8 +102,7 @@ class Documents(TestCase):
             self.skipTest("numpy is not installed")
         path = self.folder() / "frames"
         publishing = self.example("frames.py", "publish", path)
-        while not path.exists() and publishing.poll() is None:
-            pass
+        until(lambda: path.exists() or publishing.poll() is not None, "it serves")
         process = self.example("frames.py", path)
         output, errors = process.communicate(timeout=LONG_S)
         self.assertEqual((output, errors), ("mean 0.0\nmean 1.0\nmean 2.0\n", ""))

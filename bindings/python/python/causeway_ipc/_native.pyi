@@ -7,7 +7,6 @@ from typing import Any, ClassVar, final, overload
 from typing_extensions import Buffer, Self
 
 def _panic() -> None: ...
-def _forked() -> None: ...
 
 @final
 class Policy:
