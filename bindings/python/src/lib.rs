@@ -5,10 +5,12 @@
 
 mod bus;
 mod errors;
+mod group;
 mod handle;
-mod log;
 mod options;
 mod payload;
+mod publisher;
+mod subscriber;
 mod values;
 mod wait;
 
@@ -32,10 +34,10 @@ fn _forked() {
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<options::Policy>()?;
-    module.add_class::<log::Group>()?;
-    module.add_class::<log::Publisher>()?;
-    module.add_class::<log::Subscriber>()?;
-    module.add_class::<log::Message>()?;
+    module.add_class::<group::Group>()?;
+    module.add_class::<publisher::Publisher>()?;
+    module.add_class::<subscriber::Subscriber>()?;
+    module.add_class::<subscriber::Message>()?;
     module.add_class::<payload::Payload>()?;
     module.add_class::<bus::Connection>()?;
     module.add_class::<bus::BusMessage>()?;
