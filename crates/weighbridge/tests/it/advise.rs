@@ -110,3 +110,11 @@ fn of_a_record_of_another_machine_all_is_measured_here() {
         said.stdout
     );
 }
+
+#[test]
+fn what_is_no_mechanism_is_refused_with_one_that_is_close() {
+    let folder = folder();
+    said(folder.path(), "advise --payload 64 --among pipe,unix-streem --no-measure --record none.jsonl")
+        .with(2)
+        .says("error: --among: `unix-streem` is no mechanism; the nearest is unix-stream[..]\n");
+}
