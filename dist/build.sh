@@ -204,7 +204,10 @@ deb() {
         make -s -C crates/causeway/c install DESTDIR="$stage/c" PREFIX=/usr LIBDIR="/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)" \
             CARGO_TARGET_DIR="$target_dir" >&2
         mkdir -p "$stage/libcauseway0"
-        (cd "$stage/c" && find . -name 'libcauseway.so.*' -print0 | cpio --quiet -0pdm "$stage/libcauseway0" && find . -name 'libcauseway.so.*' -delete)
+        # The library itself is one package, what a compiler needs the other one.
+        archive "$work/library.tar" "$stage/c" $(cd "$stage/c" && find usr -name 'libcauseway.so.*')
+        tar --extract --directory "$stage/libcauseway0" --file "$work/library.tar"
+        find "$stage/c" -name 'libcauseway.so.*' -delete
         package libcauseway0 libs "Causeway for programs in C: the library" \
             "Logs, calls and buses in shared memory for programs that are not in Rust." "$stage/libcauseway0"
         package libcauseway-dev libdevel "Causeway for programs in C: headers" \
