@@ -155,13 +155,15 @@ EOF
     printf '%s (%s) unstable; urgency=medium\n\n  * See the changes of the project, CHANGELOG.md in its sources.\n\n -- %s  %s\n' \
         "$name" "$version" "$maintainer" "$(date -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.gz"
     # What the programs are linked with, by the tool of Debian where it is here.
-    local needed=libc6
-    if has dpkg-shlibdeps; then
+    local needed=libc6 files
+    mapfile -t files < <(find "$folder" -type f \( -path '*/bin/*' -o -name '*.so.*' \))
+    if [ ${#files[@]} -eq 0 ]; then
+        needed=
+    elif has dpkg-shlibdeps; then
         mkdir -p "$work/shlibs/debian" && printf 'Source: weighbridge\n\nPackage: %s\nArchitecture: any\n' "$name" >"$work/shlibs/debian/control"
-        local files
-        mapfile -t files < <(find "$folder" -type f \( -path '*/bin/*' -o -name '*.so.*' \))
         needed=$(cd "$work/shlibs" && dpkg-shlibdeps -O --ignore-missing-info "${files[@]/#/-e}" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
     fi
+    needed=${needed:+$needed${depends:+, }}$depends
     cat >"$folder/DEBIAN/control" <<EOF
 Package: $name
 Version: $version
@@ -170,7 +172,7 @@ Maintainer: $maintainer
 Section: $section
 Priority: optional
 Installed-Size: $(du -sk --exclude=DEBIAN "$folder" | cut -f 1)
-Depends: ${needed:-libc6}${depends:+, $depends}
+Depends: $needed
 Description: $synopsis
 $(fold -sw 76 <<<"$description" | sed 's/ *$//; s/^/ /')
 EOF
