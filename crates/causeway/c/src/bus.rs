@@ -56,7 +56,7 @@ pub struct Member {
     calls: Vec<(u32, u64)>,
 }
 
-/// What has come.
+/// What one look at the connection brought.
 enum Came {
     Message(Read, u32),
     TimedOut(u32),
