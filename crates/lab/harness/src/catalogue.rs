@@ -10,6 +10,7 @@ use weighbridge_record::CaseId;
 
 use crate::axis::{self, Choice, Idle, Peers};
 use crate::contract::{Caps, Family, PatternInfo, Prepared, Target, Unsupported};
+use crate::ctx;
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 use crate::pattern::{self, Pattern};
@@ -162,6 +163,9 @@ fn fits(prepared: &Prepared, host: &Host) -> Result<(), Unsupported> {
     }
     if prepared.pattern.id == pattern::Stream::ID {
         pattern::working_set::fit(params)?;
+    }
+    if let Some(why) = ctx::refusal(params) {
+        return Err(Unsupported(why));
     }
     if let (Wait::Uring, Some(why)) = (params.wait, &host.uring_refused) {
         return Err(Unsupported(why.clone()));

@@ -19,7 +19,7 @@ use crate::axis::Peers;
 use crate::calls::{self, Calls};
 use crate::catalogue;
 use crate::contract::{Facts, Prepared};
-use crate::ctx::rate;
+use crate::ctx::{OPERATIONS, rate};
 use crate::duet::MAX_PARTIES;
 use crate::host::Host;
 use crate::idle::AllEnded;
@@ -55,14 +55,15 @@ impl Default for Deadlines {
 
 impl Deadlines {
     /// Longer by the time that a payload takes when everything is slow, as each role touches, checks and moves all of it
-    /// before anything is timed; and by the turns that each role takes on one CPU.
-    fn for_case(self, payload_bytes: usize, roles: usize) -> Deadlines {
+    /// before anything is timed; by the turns that each role takes on one CPU; and by the time until operations are due at a rate.
+    fn for_case(self, payload_bytes: usize, roles: usize, rate: Option<f64>) -> Deadlines {
         // 25 MB/s, which a machine that is not broken reaches under any load.
         const SLOWEST_NS_PER_BYTE: u64 = 40;
         let bytes = (payload_bytes as u64).saturating_mul(roles as u64);
         const TURNS: Duration = Duration::from_millis(50);
         let more = Duration::from_nanos(bytes.saturating_mul(SLOWEST_NS_PER_BYTE)) + TURNS * roles as u32;
-        Deadlines { setup: self.setup + more, run: self.run + more, ..self }
+        let due = Duration::from_secs_f64(rate.map_or(0.0, |per_s| OPERATIONS / per_s));
+        Deadlines { setup: self.setup + more, run: self.run + more + due, ..self }
     }
 }
 
@@ -318,16 +319,26 @@ impl<'a> Coordinator<'a> {
 mod tests {
     use super::*;
 
+    /// Operations that are due seldom are slow, and no sign that nothing goes on.
+    #[test]
+    fn a_low_rate_has_the_time_until_its_operations_are_due() {
+        let usual = Deadlines::default();
+        let more = |rate: f64| {
+            (usual.for_case(64, 2, Some(rate)).run - usual.for_case(64, 2, None).run).as_secs_f64()
+        };
+        assert!((more(20.0) - 20.0).abs() < 1e-9 && more(100_000.0) < 0.1, "{} {}", more(20.0), more(1e5));
+    }
+
     #[test]
     fn a_large_payload_and_many_roles_have_more_time_and_a_small_payload_has_not() {
         let usual = Deadlines::default();
         for (bytes, roles, least, most) in [(4096, 2, 0, 1), (1 << 30, 2, 60, 100), (1, 512, 20, 30)] {
-            let of = usual.for_case(bytes, roles);
+            let of = usual.for_case(bytes, roles, None);
             for more in [of.setup - usual.setup, of.run - usual.run] {
                 assert!((least..most).contains(&more.as_secs()), "{bytes} bytes, {roles} roles: {of:?}");
             }
             assert_eq!(of.grace, usual.grace, "a peer that is dead is dead");
         }
-        let _ = usual.for_case(usize::MAX, 2);
+        let _ = usual.for_case(usize::MAX, 2, None);
     }
 }

@@ -68,7 +68,8 @@ pub use counted::{Auxiliary, Counted, CountedAuxiliary, Sampled, Whereabouts};
 pub use each::TimedUnit;
 pub use end_of_run::Balance;
 pub use fixed_time::{Follower, Leader};
-pub use pace::{LATE_NS, Pacer, RATE, Schedule, rate};
+pub(crate) use pace::refusal;
+pub use pace::{LATE_NS, OPERATIONS, Pacer, RATE, Schedule, rate};
 pub use recorder::Recorder;
 pub use warm_up::{Discarded, Warm};
 

@@ -17,6 +17,7 @@ use super::{Coordinator, Deadlines, PeerStart, SliceTiming};
 use crate::axis::{Idle, Peers};
 use crate::calls::Watch;
 use crate::contract::{EndResources, Prepared};
+use crate::ctx::rate;
 use crate::duet::turnstile;
 use crate::idle::Spinners;
 use crate::marks::Marks;
@@ -69,7 +70,8 @@ impl Coordinator<'_> {
         };
         let largest = cases.iter().map(|(case, _)| bytes(&case.params)).max().unwrap_or(0);
         let roles = cases.iter().map(|(case, _)| case.role_names().len()).sum();
-        let deadlines = self.deadlines.for_case(largest, roles);
+        let slowest = cases.iter().filter_map(|(case, _)| rate(&case.params)).reduce(f64::min);
+        let deadlines = self.deadlines.for_case(largest, roles, slowest);
         let grace = deadlines.grace;
         let meter = Meter::begin(&cpus.into_iter().collect(), self.msr);
         let mut running = Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, meter, grace };

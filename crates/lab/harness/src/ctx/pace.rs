@@ -27,6 +27,20 @@ pub const RATE: Axis = Axis {
 /// The series of how much later than they were due the operations of each sample began, on average.
 pub const LATE_NS: &str = "late_ns";
 
+/// The lowest rate that can be measured: a run finds a size, warms up and takes samples in some hundred operations.
+pub const LEAST_PER_S: f64 = 20.0;
+
+/// So many operations of a run are due one after the other, at most, before its samples are as long as they are to be.
+pub const OPERATIONS: f64 = 400.0;
+
+/// Why a case is not measured at its rate, where a run would take minutes.
+pub fn refusal(params: &CaseParams) -> Option<String> {
+    let per_s = rate(params).filter(|per_s| *per_s < LEAST_PER_S)?;
+    Some(format!(
+        "at {per_s} a second a run would take minutes; the lowest rate that is measured is {LEAST_PER_S}"
+    ))
+}
+
 /// How many operations a second are due in this case, where it has a rate.
 pub fn rate(params: &CaseParams) -> Option<f64> {
     params.axes.get(RATE.name)?.parse().ok()
@@ -187,6 +201,14 @@ mod tests {
         }
         assert!(clock::thread_cpu_ns() - cpu_ns < (clock::now_ns() - from_ns) / 2, "it keeps its CPU");
         assert!(pacer.take_late_ns() > 0.0, "nobody wakes up in no time");
+    }
+
+    #[test]
+    fn a_rate_at_which_a_run_would_take_minutes_is_refused_with_the_lowest_one_that_is_measured() {
+        let of = |id: &str| refusal(&case(id, &[0, 0]).params);
+        let why = of("roundtrip/pipe/1/same-cpu/rate=19").expect("19 a second are too few");
+        assert!(why.contains("19 a second") && why.contains("lowest rate that is measured is 20"), "{why}");
+        assert_eq!([of("roundtrip/pipe/1/same-cpu/rate=20"), of("roundtrip/pipe/1/same-cpu")], [None, None]);
     }
 
     #[test]
