@@ -230,6 +230,22 @@ pub fn grouped(number: u64) -> String {
     String::from_utf8_lossy(&groups.join(&b',')).into_owned()
 }
 
+/// Operations in a second: `20,000`, `0.3`.
+pub fn per_second(rate: f64) -> String {
+    if rate < 999.5 { count(rate) } else { grouped(rate.round() as u64) }
+}
+
+/// A share as people say it: `12.3 %`, `0.45 %`.
+pub fn percent(share: f64) -> String {
+    format!("{} %", count(share * 100.0))
+}
+
+/// A share that somebody typed, with all its digits.
+pub fn typed_percent(share: f64) -> String {
+    // A product with 100 has digits that nobody typed.
+    format!("{} %", (share * 1e8).round() / 1e6)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use weighbridge_record::{CaseId, Contest, Properties, Property};
 use weighbridge_stats::load::is_held;
 
-use crate::units::grouped;
+use crate::units::{per_second, typed_percent};
 
 /// What a choice must have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,13 +31,13 @@ impl Demand {
     pub fn in_words(self) -> String {
         match self {
             Demand::Has(property) => property.in_words().into(),
-            Demand::Rate { per_s, .. } => format!("holds {} a second", grouped(per_s.round() as u64)),
-            Demand::Budget(share) => format!("at most {} of a CPU", super::percent(share)),
+            Demand::Rate { per_s, .. } => format!("holds {} a second", per_second(per_s)),
+            Demand::Budget(share) => format!("at most {} of a CPU", typed_percent(share)),
         }
     }
 
     /// Does this contestant meet it? What is not known of it, it does not.
-    fn is_met(self, by: &Contender) -> bool {
+    pub(super) fn is_met(self, by: &Contender) -> bool {
         match self {
             Demand::Has(property) => by.properties.is_some_and(|own| own.has(property)),
             Demand::Rate { per_s, cpus } => match &by.at_rate {
@@ -78,12 +78,18 @@ pub struct Contender {
     pub case: CaseId,
     /// The mechanism, with those of its axes in which contestants differ.
     pub name: String,
-    /// What an operation costs, in `unit`; of a rate it is that.
-    pub value: f64,
+    /// What an operation costs, in `unit`; of a rate it is that. Absent where the record has no size near the question's.
+    pub value: Option<f64>,
+    /// The interval of that at 95 %; absent where there are too few runs.
+    pub interval: Option<[f64; 2]>,
     /// Its unit.
     pub unit: String,
+    /// Runs on which it rests.
+    pub runs: u32,
     /// Its cost over that of the contestant with the lowest.
     pub times_first: f64,
+    /// The interval of that, simultaneous with those of the others; absent of the first and where there are too few sets.
+    pub times_first_interval: Option<[f64; 2]>,
     /// What a choice may demand of it, where that is known.
     pub properties: Option<Properties>,
     /// Operations in a second that come through back to back.
@@ -100,7 +106,7 @@ pub struct Contender {
     pub spins: bool,
 }
 
-/// Who takes at most this share of what there is holds a rate at which it was not measured.
+/// Who takes at most this share of what there is, or may be taken, has room for what a rate costs beyond what was measured back to back.
 const AMPLE: f64 = 0.5;
 
 impl Contender {
@@ -114,7 +120,17 @@ impl Contender {
         self.at_rate.is_some()
             || !self.polls_first
                 && self.back_to_back_per_s.is_none_or(|most| per_s <= AMPLE * most)
-                && self.cpu_share.is_some_and(|share| share <= AMPLE * cpus || self.spins)
+                && self.surely_takes(cpus)
+    }
+
+    /// Is it sure that it takes at most this share of a CPU at the rate?
+    pub fn surely_within(&self, most: f64) -> bool {
+        self.at_rate.is_some() || self.surely_takes(most)
+    }
+
+    /// Does what was computed leave room? Who spins takes its CPUs whole, and never more.
+    fn surely_takes(&self, most: f64) -> bool {
+        self.cpu_share.is_some_and(|share| share <= AMPLE * most || (self.spins && share <= most))
     }
 }
 
@@ -275,9 +291,12 @@ mod tests {
         let contender = |(name, times, has, share): &(&str, f64, &[Property], f64)| Contender {
             case: case(name),
             name: (*name).into(),
-            value: 1000.0 * times,
+            value: Some(1000.0 * times),
+            interval: Some([999.0 * times, 1001.0 * times]),
+            runs: 9,
             unit: "ns/roundtrip".into(),
             times_first: *times,
+            times_first_interval: None,
             properties: Some(Properties::of(has, Across::OneNamespace)),
             back_to_back_per_s: Some(1e6 / *times),
             cpu_share: Some(*share),

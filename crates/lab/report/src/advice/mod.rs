@@ -1,72 +1,23 @@
 //! A choice for one question, from one record: what to take, how sure that is, and what each demand costs.
 
 mod choice;
+mod contenders;
+mod crossing;
+mod question;
 mod shown;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
-
 use serde::Serialize;
-use weighbridge_record::{CaseId, Contest, Crossover, Properties, Property, Summary, derive};
+use weighbridge_record::{CaseId, Crossover, Properties, Property};
 
-pub use choice::{AtRate, Choice, Contender, Demand, Excluded, Field, Price};
+pub use choice::{Choice, Contender, Demand, Excluded, Field, Price};
+use contenders::{Nearest, polls};
+pub use question::Question;
 
-use crate::model::{Report, Sourced};
-use crate::section::{common_axes, named};
-use crate::units::{count, grouped, size};
-
-/// What somebody wants to exchange, and what must hold.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Question {
-    /// `roundtrip`, `stream` or `fan-out`.
-    pub pattern: String,
-    /// Where the processes run.
-    pub placement: String,
-    /// Bytes of a message.
-    pub payload_bytes: u64,
-    /// Receivers of each message; 1 between two ends.
-    pub receivers: u64,
-    /// Operations in a second.
-    pub rate: f64,
-    /// What the mechanism must have.
-    pub demands: Vec<Property>,
-    /// The largest share of one CPU that all processes may take together.
-    pub cpu_budget: Option<f64>,
-    /// The mechanisms among which the choice is; all where none is named.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub among: Vec<String>,
-}
-
-impl Question {
-    /// Is this mechanism asked about?
-    pub fn admits(&self, mechanism: &str) -> bool {
-        self.among.is_empty() || self.among.iter().any(|one| one == mechanism)
-    }
-
-    /// CPUs that there are.
-    fn cpus(&self) -> f64 {
-        if self.placement == "same-cpu" { 1.0 } else { 2.0 }
-    }
-
-    fn demands(&self) -> Vec<Demand> {
-        let has = self.demands.iter().copied().map(Demand::Has);
-        has.chain([Demand::Rate { per_s: self.rate, cpus: self.cpus() }])
-            .chain(self.cpu_budget.map(Demand::Budget))
-            .collect()
-    }
-
-    /// In one line: `500 B to 8 receivers, 20,000 a second, on two CPUs`.
-    pub fn in_words(&self) -> String {
-        let to = match (self.pattern.as_str(), self.receivers) {
-            ("roundtrip", _) => "there and back".into(),
-            (_, 1) => "one way".into(),
-            (_, receivers) => format!("to {receivers} receivers"),
-        };
-        let at = if self.cpus() == 1.0 { "one CPU" } else { "two CPUs" };
-        format!("{} {to}, {} a second, on {at}", size(self.payload_bytes), grouped(self.rate.round() as u64))
-    }
-}
+use crate::model::Report;
+use crate::units::{count, per_second, size};
+use crate::words::{listed, many};
 
 /// What is advised.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -78,10 +29,18 @@ pub struct Advice {
     pub differences: Vec<String>,
     /// All contestants, lowest cost first.
     pub contenders: Vec<Contender>,
+    /// Candidates that were to contend.
+    pub candidates: usize,
+    /// Those of them that have no figure.
+    pub without_figure: Vec<WithoutFigure>,
     /// Index of the choice among the contenders; absent where nothing meets the demands.
     pub choice: Option<usize>,
-    /// Does the choice surely meet the demands, and is it surely ahead of everything else that does?
+    /// Does the choice surely meet the demands, and is it surely ahead of everything else that may? Then there is no doubt.
     pub is_sure: bool,
+    /// Why it is not sure, a clause each.
+    pub doubts: Vec<String>,
+    /// The confidence at which an order is sure, and of all intervals.
+    pub confidence: f64,
     /// Was the choice measured at the rate, or do its figures leave room for it?
     pub surely_holds_rate: bool,
     /// Indices of those that meet the demands, too, and are not surely behind it.
@@ -96,66 +55,50 @@ pub struct Advice {
     pub to_give_up: Vec<Demand>,
     /// Index of what is chosen then.
     pub choice_then: Option<usize>,
-    /// Sizes at which another that meets the demands costs as much as the choice, where the record has several sizes.
+    /// Sizes at which another that meets the demands costs as much as the choice, the nearest first, where the record has several sizes of which
+    /// the order is sure.
     pub crossovers: Vec<Crossover>,
+}
+
+/// A candidate of which nothing is known but that it is one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WithoutFigure {
+    /// The case.
+    pub case: CaseId,
+    /// The mechanism, with those of its axes in which candidates differ.
+    pub name: String,
+    /// Why it failed, where it did; otherwise there was no time for it.
+    pub why: Option<String>,
+    /// Would it be a choice, if it were ahead?
+    pub may_be_chosen: bool,
 }
 
 /// Crossovers that are told.
 const CROSSOVERS: usize = 2;
 
-/// The advice of a record. `known` says what is known of cases whose record does not tell their properties.
+/// Names in one line; the others are counted.
+const NAMED: usize = 12;
+
+/// The advice of a record. Of `candidates`, where any are given, each is to have a figure; otherwise the cases of the record are the candidates.
+/// `known` says what is known of cases whose record does not tell their properties.
 ///
 /// # Errors
 /// A sentence, where the record has nothing on the question.
 pub fn advise(
     report: &Report,
     question: &Question,
-    known: impl Fn(&CaseId) -> Option<Properties>,
+    candidates: &[CaseId],
+    known: impl Fn(&CaseId) -> Option<Properties> + Copy,
 ) -> Result<Advice, String> {
-    let contest = nearest(report, question).ok_or_else(|| {
+    let nearest = Nearest::of(report, question).ok_or_else(|| {
         format!(
-            "the record compares no two cases of {} at {}, so nothing follows from it for {}",
+            "the record has no figure of {} at {}, so nothing follows from it for {}",
             question.pattern,
             question.placement,
             question.in_words()
         )
     })?;
-    let mut contenders: Vec<Contender> = contest
-        .what
-        .contestants
-        .iter()
-        .filter(|one| question.admits(&one.case.mechanism))
-        .filter_map(|one| {
-            let measured = report.case(contest.source, &one.case)?;
-            let summary = measured.summary.as_ref()?;
-            let told = measured.case.as_ref().and_then(|case| case.properties);
-            let axis = |name: &str| measured.case.as_ref().and_then(|case| case.axes.get(name));
-            let spins = axis("wait").is_some_and(|wait| wait == "spin" || wait == "yield");
-            let ends = measured.case.as_ref().map_or(2, |case| case.roles.len()) as f64;
-            // Who spins takes a whole CPU however rarely something comes; what was counted in one operation is less.
-            let spinning = if spins { ends.min(question.cpus()) } else { 0.0 };
-            let computed = (summary.per_op.cpu_ns > 0.0)
-                .then_some((summary.per_op.cpu_ns * question.rate / 1e9).max(spinning));
-            let at_rate = at_rate(report, contest.source, &one.case, question.rate);
-            Some(Contender {
-                case: one.case.clone(),
-                name: named(report, contest, &one.case),
-                value: summary.median,
-                unit: summary.unit.clone(),
-                times_first: one.times_first,
-                back_to_back_per_s: per_s(summary, &one.case),
-                properties: told.or_else(|| known(&one.case)),
-                cpu_share: at_rate.as_ref().map(|at| at.cpu_share).or(computed),
-                at_rate,
-                polls: axis("wait").is_some_and(|wait| wait == "poll" || wait.starts_with("epoll")),
-                polls_first: axis("wait").is_some_and(|wait| wait == "spin-block"),
-                spins,
-            })
-        })
-        .collect();
-    if question.demands.contains(&Property::Pollable) {
-        count_as_polled(&mut contenders);
-    }
+    let contenders = nearest.contenders(question, known);
     if contenders.is_empty() {
         return Err(format!(
             "the record has no figure of {} for {}",
@@ -163,64 +106,73 @@ pub fn advise(
             question.in_words()
         ));
     }
-    // The order of a contest is by advantages over all others; what is told are costs over that of the first.
-    contenders.sort_by(|a, b| a.times_first.total_cmp(&b.times_first));
-    let field = Field { contenders: &contenders, contest: &contest.what };
-    let Choice { chosen, not_told_apart, runner_up, prices, excluded, to_give_up } =
-        field.choose(&question.demands());
+    let is_near = nearest.is_near(question);
+    // Of figures of quite another size it does not follow who holds a rate.
+    let demands = if is_near { question.demands() } else { question.properties() };
+    let contest = &nearest.contest.what;
+    let field = Field { contenders: &contenders, contest };
+    let Choice { chosen, not_told_apart, runner_up, prices, excluded, to_give_up } = field.choose(&demands);
     let (to_give_up, choice_then) = to_give_up.map_or((Vec::new(), None), |(of, then)| (of, Some(then)));
     let crossovers = chosen.map_or(Vec::new(), |chosen| {
-        let all = contenders.iter().enumerate();
-        let others = all.filter(|(index, other)| {
-            *index != chosen
-                && other.case.mechanism != contenders[chosen].case.mechanism
-                && question.demands.iter().all(|of| other.properties.is_some_and(|own| own.has(*of)))
-        });
-        let found =
-            others.filter_map(|(_, other)| crossover(report, contest, &contenders[chosen].case, &other.case));
-        found.filter(|found| found.bytes.is_some()).take(CROSSOVERS).collect()
+        let mut found = crossing::crossovers(report, &nearest, &contenders[chosen].case, question, known);
+        found.truncate(CROSSOVERS);
+        found
     });
-    let holds = chosen.is_some_and(|chosen| contenders[chosen].surely_holds(question.rate, question.cpus()));
     let is_paced = chosen.or(choice_then).is_some_and(|chosen| contenders[chosen].at_rate.is_some());
-    Ok(Advice {
-        differences: differences(report, contest, question, is_paced),
+    let (candidates, without_figure) = without_figure(report, &nearest, question, candidates, known);
+    let mut advice = Advice {
+        differences: differences(&nearest, question, is_paced),
         question: question.clone(),
         choice: chosen,
-        is_sure: holds && not_told_apart.is_empty(),
-        surely_holds_rate: holds,
+        candidates,
+        without_figure,
+        is_sure: false,
+        doubts: Vec::new(),
+        confidence: contest.confidence,
+        surely_holds_rate: chosen
+            .is_some_and(|chosen| contenders[chosen].surely_holds(question.rate, question.cpus())),
         not_told_apart,
         runner_up,
-        prices,
+        prices: if is_near { prices } else { Vec::new() },
         excluded,
         to_give_up,
         choice_then,
         crossovers,
         contenders,
-    })
-}
-
-/// A program that polls a descriptor pays for that. Where a mechanism was measured so, what it costs without is no answer.
-fn count_as_polled(contenders: &mut [Contender]) {
-    let polled: HashSet<String> =
-        contenders.iter().filter(|one| one.polls).map(|one| one.case.mechanism.clone()).collect();
-    for one in contenders.iter_mut().filter(|one| !one.polls && polled.contains(&one.case.mechanism)) {
-        one.properties = one.properties.map(|own| own.with(Property::Pollable, false));
-    }
-}
-
-/// Operations in a second, where a figure tells them. A source of messages to many does not wait until all have one.
-fn per_s(summary: &Summary, case: &CaseId) -> Option<f64> {
-    match summary.unit.as_str() {
-        _ if case.pattern == "fan-out" => None,
-        unit if unit.starts_with("ns/") => Some(1e9 / summary.median),
-        "bytes/s" => Some(summary.median / case.payload_bytes.max(1) as f64),
-        unit if unit.ends_with("/s") => Some(summary.median),
-        _ => None,
-    }
-    .filter(|per_s| per_s.is_finite())
+    };
+    advice.doubts = advice.doubts(&nearest);
+    advice.is_sure = chosen.is_some() && advice.doubts.is_empty();
+    Ok(advice)
 }
 
 impl Advice {
+    /// Why the choice is not sure.
+    fn doubts(&self, nearest: &Nearest<'_>) -> Vec<String> {
+        let Some(chosen) = self.choice.map(|choice| &self.contenders[choice]) else { return Vec::new() };
+        let question = &self.question;
+        let names = self.not_told_apart.iter().map(|index| self.contenders[*index].name.clone()).collect();
+        let missing = self.without_figure.iter().filter(|one| one.may_be_chosen).count();
+        let stays_within = question.cpu_budget.is_none_or(|most| chosen.surely_within(most));
+        let field = Field { contenders: &self.contenders, contest: &nearest.contest.what };
+        let mut others = 0..self.contenders.len();
+        // Whoever is surely ahead of something was measured often enough for that.
+        let is_backed = chosen.interval.is_some()
+            || self.choice.is_some_and(|choice| others.any(|other| field.is_ahead(choice, other)));
+        [
+            (!self.not_told_apart.is_empty())
+                .then(|| format!("not told apart from {}", listed(NAMED, names))),
+            other_question(nearest, question),
+            (!self.surely_holds_rate).then(|| "whether it holds the rate was not measured".into()),
+            (!stays_within).then(|| "whether it keeps to the share of a CPU was not measured".into()),
+            (missing > 0)
+                .then(|| format!("{} that may meet the demands have no figure", many(missing, "candidate"))),
+            (!is_backed).then(|| format!("of {} no interval follows", many(chosen.runs as usize, "run"))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
     /// The candidates that are worth measuring again where others are measured beside them: the choice, who is not told apart from it, and the next.
     pub fn front(&self) -> impl Iterator<Item = &Contender> {
         let indices =
@@ -251,88 +203,81 @@ impl Advice {
     }
 }
 
-/// The same case with operations due at the rate, where it was measured.
-fn at_rate(report: &Report, source: usize, case: &CaseId, rate: f64) -> Option<AtRate> {
-    let twin = case.clone().with("rate", &format!("{}", rate.round()));
-    let summary = report.case(source, &twin)?.summary.as_ref()?;
-    let series = |name: &str| summary.series.get(name).copied();
-    Some(AtRate {
-        value: summary.median,
-        held_per_s: series("held_per_s")?,
-        cpu_share: series("cpu_share_at_rate_percent")? / 100.0,
-    })
-}
-
-/// Where two kinds of cases, of which these have one size, cost the same.
-fn crossover(
+/// How many candidates there are, and those without a figure.
+fn without_figure(
     report: &Report,
-    contest: &Sourced<Contest>,
-    first: &CaseId,
-    second: &CaseId,
-) -> Option<Crossover> {
-    let of_size = |id: &CaseId, bytes: u64| -> Option<&Summary> {
-        let id = CaseId { payload_bytes: bytes, ..id.clone() };
-        report.case(contest.source, &id)?.summary.as_ref()
-    };
-    let sizes = report.cases.iter().filter(|case| case.source == contest.source).map(|case| &case.id);
-    let sizes = sizes.filter(|id| CaseId { payload_bytes: first.payload_bytes, ..(*id).clone() } == *first);
-    let pairs: Vec<(&Summary, &Summary)> = sizes
-        .filter_map(|id| Some((of_size(first, id.payload_bytes)?, of_size(second, id.payload_bytes)?)))
-        .collect();
-    derive::crossover(&pairs)
-}
-
-/// A number that a case has on an axis, its default included where the record tells it.
-fn number(report: &Report, contest: &Sourced<Contest>, axis: &str) -> Option<f64> {
-    let first = &contest.what.contestants[0].case;
-    let effective = report.case(contest.source, first).and_then(|case| case.case.as_ref()?.axes.get(axis));
-    effective.or_else(|| first.axes.get(axis))?.parse().ok()
-}
-
-/// The contest that is nearest to a question: of its pattern and placement, with nothing else set.
-fn nearest<'a>(report: &'a Report, question: &Question) -> Option<&'a Sourced<Contest>> {
-    let is_of_it = |contest: &&Sourced<Contest>| {
-        let id = &contest.what.contestants[0].case;
-        let is_set = |axis: &String| axis != "receivers" && axis != "rate";
-        id.pattern == question.pattern
-            && id.placement == question.placement
-            && !common_axes(&contest.what)
-                .keys()
-                .any(|axis| is_set(axis) && !derive::is_of_the_mechanism(axis))
-    };
-    let apart = |asked: f64, there: f64| (asked.max(1.0).ln() - there.max(1.0).ln()).abs();
-    let distance = |contest: &Sourced<Contest>| {
-        let receivers = number(report, contest, "receivers").unwrap_or(question.receivers as f64);
-        let payload = contest.what.contestants[0].case.payload_bytes as f64;
-        // Cases at a rate are measured alone, those back to back in turns with a hub, which tells more of them apart.
-        let rate = number(report, contest, "rate").map_or(0.0, |rate| 0.1 + apart(question.rate, rate));
-        apart(question.receivers as f64, receivers) + apart(question.payload_bytes as f64, payload) + rate
-    };
-    let all = report.contests.iter().filter(is_of_it);
-    all.min_by(|a, b| distance(a).total_cmp(&distance(b)))
-}
-
-fn differences(
-    report: &Report,
-    contest: &Sourced<Contest>,
+    nearest: &Nearest<'_>,
     question: &Question,
-    is_paced: bool,
-) -> Vec<String> {
+    candidates: &[CaseId],
+    known: impl Fn(&CaseId) -> Option<Properties>,
+) -> (usize, Vec<WithoutFigure>) {
+    let source = nearest.contest.source;
+    let is_there = |id: &CaseId| report.case(source, id).is_some_and(|case| case.summary.is_some());
+    let (all, missing) = if candidates.is_empty() {
+        let missing = nearest.without_figure(question);
+        (nearest.contest.what.contestants.len() + missing.len(), missing)
+    } else {
+        // Those at the rate tell of who holds it, and are no candidates of their own.
+        let own: Vec<&CaseId> = candidates.iter().filter(|id| !id.axes.contains_key("rate")).collect();
+        (own.len(), own.into_iter().filter(|id| !is_there(id)).cloned().collect())
+    };
+    let is_polled = |id: &CaseId| id.axes.get("wait").is_some_and(|wait| polls(wait));
+    // Who is to be polled is taken as it was measured so.
+    let is_answered_polled = |id: &CaseId| {
+        let mut all = candidates.iter().chain(nearest.contest.what.contestants.iter().map(|one| &one.case));
+        question.demands.contains(&Property::Pollable)
+            && !is_polled(id)
+            && all.any(|other| other.mechanism == id.mechanism && is_polled(other))
+    };
+    let described = |id: CaseId| {
+        let told = report.case(source, &id).and_then(|case| case.case.as_ref()?.properties);
+        let has = |own: Properties| question.demands.iter().all(|demand| own.has(*demand));
+        let skipped = report.skipped.iter().find(|skip| skip.source == source && skip.what.case == id);
+        WithoutFigure {
+            name: nearest.name(&id),
+            why: skipped.map(|skip| skip.what.why.clone()),
+            may_be_chosen: told.or_else(|| known(&id)).is_none_or(has) && !is_answered_polled(&id),
+            case: id,
+        }
+    };
+    (all, missing.into_iter().map(described).collect())
+}
+
+/// Of what else the figures are than was asked.
+fn other_question(nearest: &Nearest<'_>, question: &Question) -> Option<String> {
+    let payload = (nearest.payload_bytes != question.payload_bytes).then(|| size(nearest.payload_bytes));
+    let receivers = nearest.receivers.filter(|of| *of != question.receivers as f64);
+    let rate = nearest.rate.filter(|rate| *rate != question.rate);
+    let of: Vec<String> = payload
+        .into_iter()
+        .chain(receivers.map(|of| format!("{} receivers", count(of))))
+        .chain(rate.map(|rate| format!("{} a second", per_second(rate))))
+        .collect();
+    (!of.is_empty()).then(|| format!("the figures are of {}", of.join(" and ")))
+}
+
+fn differences(nearest: &Nearest<'_>, question: &Question, is_paced: bool) -> Vec<String> {
     let mut out = Vec::new();
-    let payload = contest.what.contestants[0].case.payload_bytes;
+    let payload = nearest.payload_bytes;
     if payload != question.payload_bytes {
         out.push(format!("the record's nearest size is {}: the figures are of that", size(payload)));
     }
-    let receivers = number(report, contest, "receivers").unwrap_or(question.receivers as f64);
-    if receivers != question.receivers as f64 {
+    if let Some(receivers) = nearest.receivers.filter(|of| *of != question.receivers as f64) {
         out.push(format!(
             "the figures are of {} receivers, the nearest number that was measured",
             count(receivers)
         ));
     }
-    match number(report, contest, "rate") {
+    if !nearest.is_near(question) {
+        out.push(
+            "that is so far from what was asked that only the order is told, and neither a cost nor who holds the rate"
+                .into(),
+        );
+        return out;
+    }
+    match nearest.rate {
         Some(rate) if rate == question.rate => {}
-        Some(rate) => out.push(format!("the figures are of {} a second", grouped(rate as u64))),
+        Some(rate) => out.push(format!("the figures are of {} a second", per_second(rate))),
         None if !is_paced => out.push(
             "measured back to back, not at the rate: shares of a CPU are CPU time per operation times the rate, and between \
              operations that are far apart a sleeping CPU costs more"
@@ -341,9 +286,4 @@ fn differences(
         None => {}
     }
     out
-}
-
-/// A share as people say it: `12 %`, `0.45 %`.
-pub fn percent(share: f64) -> String {
-    format!("{} %", if share >= 0.0995 { format!("{:.0}", share * 100.0) } else { count(share * 100.0) })
 }

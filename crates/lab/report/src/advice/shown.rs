@@ -2,13 +2,10 @@
 
 use weighbridge_record::{Crossover, Property};
 
-use super::{Advice, Contender, Demand, percent};
+use super::{Advice, Contender, Demand, NAMED, WithoutFigure};
 use crate::document::{Block, Document, Item, Section};
-use crate::units::{grouped, significant, size, with_unit};
+use crate::units::{Scale, per_second, percent, range, significant, size, typed_percent, with_unit};
 use crate::words::{listed, plain};
-
-/// Names in one line; the others are counted.
-const NAMED: usize = 12;
 
 impl Advice {
     /// For people.
@@ -20,7 +17,7 @@ impl Advice {
             question += &format!("; {}", demands.join(", "));
         }
         if let Some(budget) = asked.cpu_budget {
-            question += &format!("; at most {} of a CPU", percent(budget));
+            question += &format!("; at most {} of a CPU", typed_percent(budget));
         }
         let mut blocks = vec![Block::Paragraph(question)];
         blocks.push(Block::List(self.answer().into_iter().map(Item::from).collect()));
@@ -36,7 +33,7 @@ impl Advice {
         }
     }
 
-    /// The choice in one line: `pipe, 5.21 µs/roundtrip, 12 % of a CPU`.
+    /// The choice in one line: `pipe: 5.21 µs/roundtrip (5.10 to 5.32), 12.3 % of a CPU at the rate`.
     fn told(&self, of: &Contender) -> String {
         let share = of.cpu_share.map(|share| {
             let spins = if of.spins { ", because it spins" } else { "" };
@@ -45,7 +42,13 @@ impl Advice {
         let late =
             of.at_rate.as_ref().map(|at| format!(" ({} from when it is due)", with_unit(&of.unit, at.value)));
         let [share, late] = [share, late].map(Option::unwrap_or_default);
-        format!("{}: {}{share}{late}", of.name, with_unit(&of.unit, of.value))
+        let cost = of.value.map(|value| {
+            let scale = Scale::alone(&of.unit, value);
+            let interval =
+                of.interval.map(|interval| format!(" ({})", range(interval, |end| scale.show(end))));
+            format!(": {}{}", with_unit(&of.unit, value), interval.unwrap_or_default())
+        });
+        format!("{}{}{share}{late}", of.name, cost.unwrap_or_default())
     }
 
     fn answer(&self) -> Vec<String> {
@@ -55,8 +58,7 @@ impl Advice {
             let then = self.choice_then.map_or(String::new(), |then| {
                 let lacks_rate = self.to_give_up.iter().any(|demand| matches!(demand, Demand::Rate { .. }));
                 let reached = of(then).reached_per_s().filter(|_| lacks_rate);
-                let reached = reached
-                    .map(|per_s| format!(", which reaches {} a second", grouped(per_s.round() as u64)));
+                let reached = reached.map(|per_s| format!(", which reaches {} a second", per_second(per_s)));
                 format!(" would leave {}{}", self.told(of(then)), reached.unwrap_or_default())
             });
             return vec![format!(
@@ -66,30 +68,9 @@ impl Advice {
         };
         let chosen = of(choice);
         let mut lines = vec![format!("Take {}", self.told(chosen))];
-        lines.push(match (self.not_told_apart.as_slice(), self.runner_up) {
-            ([], _) if !self.surely_holds_rate => {
-                "Not sure: whether it holds the rate was not measured; nothing else that does costs as little.".into()
-            }
-            ([], None) => "Sure: nothing else that was measured meets the demands.".into(),
-            ([], Some(_)) => "Sure: everything else that meets the demands costs more.".into(),
-            (others, _) => {
-                let names = others.iter().map(|index| of(*index).name.clone()).collect();
-                format!(
-                    "Not sure: not told apart from {}; a longer --budget tells more.",
-                    listed(NAMED, names)
-                )
-            }
-        });
-        if let Some(next) = self.runner_up.map(of) {
-            let times = next.times_first / chosen.times_first;
-            // Of two that are not told apart the figures may be in another order than the ratios.
-            let is_behind = self.runner_up.is_some_and(|next| !self.not_told_apart.contains(&next));
-            let times = if is_behind {
-                format!("{} times the cost", significant(times))
-            } else {
-                "not told apart".into()
-            };
-            lines.push(format!("Runner-up: {}, {times}", self.told(next)));
+        lines.push(self.confidence_in_it());
+        if let Some(next) = self.runner_up {
+            lines.push(self.behind(choice, next));
         }
         if let Some(own) =
             chosen.properties.filter(|_| self.question.demands.contains(&Property::AcrossContainers))
@@ -98,6 +79,44 @@ impl Advice {
         }
         lines.extend(self.crossovers.iter().filter_map(|found| self.crossing(found)));
         lines
+    }
+
+    /// How sure the choice is, and of what.
+    fn confidence_in_it(&self) -> String {
+        if !self.doubts.is_empty() {
+            let more = if self.not_told_apart.is_empty() && self.without_figure.is_empty() {
+                ""
+            } else {
+                "; a longer --budget tells more"
+            };
+            return format!("Not sure: {}{more}.", self.doubts.join("; "));
+        }
+        if self.runner_up.is_none() {
+            return "Sure: nothing else that was measured meets the demands.".into();
+        }
+        format!("Sure at {}: everything else that meets the demands costs more.", percent(self.confidence))
+    }
+
+    /// The next mechanism, and how far behind it is.
+    fn behind(&self, choice: usize, next: usize) -> String {
+        let [chosen, other] = [choice, next].map(|index| &self.contenders[index]);
+        // Of two that are not told apart the figures may be in another order than the ratios.
+        if self.not_told_apart.contains(&next) {
+            return format!("Runner-up: {}, not told apart", self.told(other));
+        }
+        // Of figures of quite another size only the order is told.
+        let Some(times) = other.value.map(|_| other.times_first / chosen.times_first) else {
+            return format!("Runner-up: {}, which costs more", self.told(other));
+        };
+        // The intervals of a contest are of costs over that of its first.
+        let interval = other.times_first_interval.filter(|_| chosen.times_first == 1.0);
+        let interval = interval.map(|interval| format!(" ({})", range(interval, significant)));
+        format!(
+            "Runner-up: {}, {} times the cost{}",
+            self.told(other),
+            significant(times),
+            interval.unwrap_or_default()
+        )
     }
 
     /// `Above 12 KiB memfd-pass costs less (between 8 KiB and 16 KiB).`
@@ -113,11 +132,7 @@ impl Advice {
             _ => String::new(),
         };
         let side = if below { "Above" } else { "Below" };
-        Some(format!(
-            "{side} about {} {} costs less{between}.",
-            size(bytes.round() as u64),
-            name(&found.second)
-        ))
+        Some(format!("{side} about {} {} costs less{between}.", about(bytes), name(&found.second)))
     }
 
     fn prices(&self) -> Vec<String> {
@@ -138,6 +153,18 @@ impl Advice {
 
     fn notes(&self) -> Vec<String> {
         let mut chars = self.differences.clone();
+        if !self.without_figure.is_empty() {
+            let told = |one: &WithoutFigure| match &one.why {
+                Some(why) => format!("{} ({})", one.name, plain(why)),
+                None => one.name.clone(),
+            };
+            chars.push(format!(
+                "{} of {} candidates have no figure: {}",
+                self.without_figure.len(),
+                self.candidates,
+                listed(NAMED, self.without_figure.iter().map(told).collect())
+            ));
+        }
         for text in &mut chars {
             if let Some(first) = text.get(..1) {
                 *text = first.to_uppercase() + &text[1..] + ".";
@@ -145,4 +172,14 @@ impl Advice {
         }
         chars
     }
+}
+
+/// A size that was computed, in two digits: `4.7 KiB`.
+fn about(bytes: f64) -> String {
+    let unit = (bytes.max(1.0).log2() / 10.0) as u32;
+    let unit = unit.min(4);
+    let of_unit = bytes / 1024_f64.powi(unit as i32);
+    let name = ["B", "KiB", "MiB", "GiB", "TiB"][unit as usize];
+    let rounded: f64 = format!("{of_unit:.1e}").parse().unwrap_or(of_unit);
+    format!("{rounded} {name}")
 }
