@@ -144,8 +144,12 @@ pub struct Rank {
     pub names: Vec<String>,
     /// Their costs as text: `1.37–1.46`.
     pub times: String,
+    /// The lowest of their costs, above 0: where the solid part of the bar ends.
+    pub estimate: f64,
     /// The lowest and the highest end of what is known of them, above 0.
     pub ends: [f64; 2],
+    /// The same as text, `1.31–1.52`, where that is more than their costs.
+    pub interval: Option<String>,
     /// Do all of the row cost less than all of the next, for sure?
     pub is_sure: bool,
 }
@@ -160,26 +164,27 @@ impl Ranking {
     }
 
     fn longest(&self) -> f64 {
-        self.rows.iter().map(|row| row.ends[1]).fold(1.0, f64::max)
+        self.rows.iter().map(|row| row.ends[1].max(row.estimate)).fold(1.0, f64::max)
     }
 
-    /// Where the solid and the shaded part of a bar end, as shares of the longest.
+    /// Where the solid and the shaded part of a bar end, the cost and the highest end of the interval, as shares of the longest.
     pub fn shares(&self, row: &Rank) -> [f64; 2] {
         let log = |times: f64| 1.0 + times.log2().max(-0.9);
         let share = |times: f64| {
             if self.is_logarithmic() { log(times) / log(self.longest()) } else { times / self.longest() }
         };
-        row.ends.map(share)
+        [row.estimate, row.ends[1].max(row.estimate)].map(share)
     }
 
     /// The same without bars.
     pub fn table(&self) -> Table {
         let row = |row: &Rank| {
-            [row.times.clone(), row.names.join(", "), if row.is_sure { "yes" } else { "no" }.into()]
+            let interval = row.interval.clone().unwrap_or_default();
+            [row.times.clone(), interval, row.names.join(", "), if row.is_sure { "yes" } else { "no" }.into()]
         };
         let title = format!("{}: {}", self.title, self.unit);
-        let heads = ["times", "mechanisms", "surely ahead of the next row"];
-        Table::new(&title, heads, self.rows.iter().map(row)).with_texts([1, 2])
+        let heads = ["times", "interval", "mechanisms", "surely ahead of the next row"];
+        Table::new(&title, heads, self.rows.iter().map(row)).with_texts([2, 3])
     }
 
     /// The heading, with what bars count where that is not the cost itself.

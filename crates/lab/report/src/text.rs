@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, LineStyle, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
 use textwrap::core::display_width;
 use weighbridge_record::Skipped;
 
-use crate::document::{Block, Cell, Document, Item, Ranking, Section, Table};
+use crate::document::{Block, Cell, Document, Item, Rank, Ranking, Section, Table};
 use crate::figure::Figure;
 use crate::model::{Report, Sourced};
 use crate::section::{document, skipped};
@@ -107,11 +107,20 @@ fn ranking(out: &mut String, of: &Ranking, width: usize) {
     let bar_width = if width < SHORT_LINE { BAR_WIDTH_OF_SHORT } else { BAR_WIDTH };
     wrapped(out, &of.heading(), "  ", "    ", width);
     let longest = of.rows.iter().map(|row| display_width(&row.times)).max().unwrap_or(0);
+    // Where lines are short, the names need that room too.
+    let interval = |row: &Rank| match &row.interval {
+        Some(text) if width >= SHORT_LINE => format!("({text})"),
+        _ => String::new(),
+    };
+    let widest = of.rows.iter().map(|row| display_width(&interval(row))).max().unwrap_or(0);
     for row in &of.rows {
         let [solid, shaded] = of.shares(row).map(|share| (share * bar_width as f64).round() as usize);
         let bar = "█".repeat(solid.max(1)) + &"▒".repeat(shaded.saturating_sub(solid.max(1)));
         let mark = if row.is_sure { ' ' } else { '?' };
-        let first = format!("  {:>longest$} {mark} {bar:<bar_width$}  ", row.times);
+        // One without an interval takes no room where no row has any.
+        let gap = if widest > 0 { " " } else { "" };
+        let first =
+            format!("  {:>longest$}{gap}{:<widest$} {mark} {bar:<bar_width$}  ", row.times, interval(row));
         let further = " ".repeat(display_width(&first));
         wrapped(out, &row.names.join(", "), &first, &further, width);
     }
@@ -201,7 +210,7 @@ fn laid_out(table: &Table, width: usize) -> String {
     let whole = |saved| total(labels, saved) + total(&columns, saved);
     let saved = usize::from(whole(0) > width && !has_figures);
     if whole(saved) <= width {
-        return finished(&[labels, &columns].concat(), saved);
+        return finished(&[labels, &columns].concat(), saved, width);
     }
     let mut out = String::new();
     let mut next = 0;
@@ -218,14 +227,18 @@ fn laid_out(table: &Table, width: usize) -> String {
         }
         shown.extend_from_slice(&columns[first..next]);
         let blank = if first == 0 { "" } else { "\n" };
-        let _ = write!(out, "{blank}{}", finished(&shown, saved));
+        let _ = write!(out, "{blank}{}", finished(&shown, saved, width));
     }
     out
 }
 
-/// Text of a table without blanks at the ends of lines; each gap between columns is narrower by that number of blanks.
-fn finished(columns: &[Texts], saved: usize) -> String {
+/// Text of a table without blanks at the ends of lines; each gap between columns is narrower by that number of blanks. Where even one column
+/// beside its labels has no room, cells have several lines.
+fn finished(columns: &[Texts], saved: usize, width: usize) -> String {
     let mut table = comfy_table::Table::new();
+    if columns.iter().map(|column| column.width() - saved).sum::<usize>() > width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
+    }
     table.load_style(RULED);
     table.set_header(columns.iter().map(|column| column.head.clone()));
     for row in 0..columns.iter().map(|column| column.cells.len()).max().unwrap_or(0) {

@@ -16,10 +16,12 @@ pub fn ranking(of: &Ranking) -> String {
         } else {
             "no sure order to the next row"
         };
+        let interval = row.interval.as_ref();
+        let interval = interval.map_or(String::new(), |text| format!("<small>{}</small>", escaped(text)));
         let mark = if row.is_sure { "" } else { " ?" };
         let _ = writeln!(
             out,
-            "<tr title=\"{tooltip}\"><th scope=\"row\">{}{mark}</th><td class=\"bar\"><span style=\"width:{shaded:.1}%\">\
+            "<tr title=\"{tooltip}\"><th scope=\"row\">{}{mark}{interval}</th><td class=\"bar\"><span style=\"width:{shaded:.1}%\">\
              <span style=\"width:{:.1}%\"></span></span></td><td class=\"names\">{}</td></tr>",
             escaped(&row.times),
             solid / shaded * 100.0,

@@ -11,7 +11,8 @@ use crate::units::{size, with_unit};
 use crate::words;
 
 const ABOUT: &str = "How many times the fastest the others cost, those alike in one row. All of a row cost less than all of the next for sure, unless ? \
-     is between them. The shaded end of a bar is where the intervals of a row lie; all hold at once, at 95 %.";
+     is between them. In parentheses is where the intervals of a row lie; all hold at once, at 95 %. A bar is solid up to the lowest figure of its row, and shaded up to the \
+     highest end of an interval.";
 
 const ABOUT_FOLLOWS: &str =
     "Below the rows stands what costs least of those that have something which the first lacks.";
@@ -129,10 +130,15 @@ fn rows(report: &Report, contest: &Sourced<Contest>) -> Vec<Rank> {
     let tier = |at: usize| groups.get(at).map(|group: &Vec<&Contestant>| group[0].tier);
     let row = |(at, group): (usize, &Vec<&Contestant>)| {
         let ends = [group[0], group[group.len() - 1]].map(|one| ratio(one.times_first));
+        let costs = group.iter().map(|one| one.times_first);
+        let interval = hull(group);
+        let is_known = group.iter().any(|one| one.interval.is_some());
         Rank {
             names: group.iter().map(|one| name(report, contest, one)).collect(),
             times: if ends[0] == ends[1] { ends[0].clone() } else { ends.join("–") },
-            ends: hull(group),
+            estimate: costs.fold(f64::INFINITY, f64::min),
+            ends: interval,
+            interval: is_known.then(|| interval.map(ratio).join("–")),
             is_sure: tier(at + 1).is_none_or(|next| Some(next) != tier(at)),
         }
     };
@@ -181,14 +187,28 @@ mod tests {
         let rows: Vec<_> = ranking
             .rows
             .iter()
-            .map(|row| (row.names.join(" "), &row.times[..], row.ends, row.is_sure))
+            .map(|row| {
+                (row.names.join(" "), &row.times[..], row.interval.as_deref(), row.estimate, row.is_sure)
+            })
             .collect();
         let expected = [
-            ("a b", "1.00–1.02", [0.99, 1.06], false),
-            ("c", "1.30", [0.9, 1.4], true),
-            ("d e", "2.00–2.10", [1.8, 2.2], true),
+            ("a b", "1.00–1.02", Some("0.99–1.06"), 1.0, false),
+            ("c", "1.30", Some("0.90–1.40"), 1.3, true),
+            ("d e", "2.00–2.10", Some("1.80–2.20"), 2.0, true),
         ];
-        assert_eq!(rows, expected.map(|(names, times, ends, sure)| (names.to_owned(), times, ends, sure)));
+        assert_eq!(
+            rows,
+            expected.map(|(names, times, interval, of, sure)| (names.to_owned(), times, interval, of, sure))
+        );
+    }
+
+    /// What costs more has the longer solid bar, however little is known of it.
+    #[test]
+    fn a_bar_is_solid_up_to_the_figure_and_not_to_the_low_end_of_its_interval() {
+        let of = contest(&[("a", 0, 1.0, None), ("b", 0, 1.43, Some([0.36, 19.2]))]);
+        let ranking = ranking(&Report::default(), &of);
+        let solid: Vec<f64> = ranking.rows.iter().map(|row| ranking.shares(row)[0]).collect();
+        assert!(solid[0] < solid[1], "{solid:?}");
     }
 
     #[test]
