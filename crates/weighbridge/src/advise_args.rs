@@ -31,6 +31,9 @@ Examples:
   weighbridge advise --payload 64 --pollable --survives-kill --across-containers --cpu-budget 10%
   weighbridge advise --payload 64K --one-way --record record.jsonl --no-measure --format json";
 
+/// The most receivers.
+pub const RECEIVERS_MAX: u64 = 1000;
+
 /// Whose processes exchange messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Users {
@@ -46,7 +49,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "BYTES", value_parser = values::size, help_heading = "What is exchanged")]
     pub payload: Option<u64>,
     /// How many receive each message [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), help_heading = "What is exchanged")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=RECEIVERS_MAX), help_heading = "What is exchanged")]
     pub receivers: Option<u64>,
     /// Messages in a second, with one receiver round trips, as in 20000 or 20k [default: 1000]
     #[arg(long, value_name = "N", value_parser = values::per_second, help_heading = "What is exchanged")]
@@ -84,6 +87,9 @@ pub struct AdviseArgs {
     /// The most that all processes may take together, as a share of one CPU at the rate, as in 10%
     #[arg(long, value_name = "SHARE", value_parser = values::cpu_share, help_heading = "Demands")]
     pub cpu_budget: Option<f64>,
+    /// A shared object with mechanisms of your own, which are then candidates like the others; several may be given
+    #[arg(long, value_name = "FILE", help_heading = "What is exchanged")]
+    pub target: Vec<PathBuf>,
     /// Read this record, and measure only what it lacks, into a record of its own
     #[arg(long, value_name = "RECORD", help_heading = "Where figures come from")]
     pub record: Option<PathBuf>,
@@ -111,7 +117,7 @@ pub struct AdviseArgs {
 }
 
 impl AdviseArgs {
-    /// Refuses what `--among` names and nothing has for a name. Not while words are read: mechanisms of the user come later.
+    /// Refuses what `--among` names and nothing has for a name. Not while words are read: mechanisms of `--target` are loaded after that.
     pub fn checked(&self) -> Result<(), Failure> {
         let known: Vec<&str> = catalogue::all()
             .filter(|target| !target.caps.has(Caps::HARNESS))

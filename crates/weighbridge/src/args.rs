@@ -453,6 +453,7 @@ impl Command {
             Command::Compare(args) => &args.selection.target,
             Command::Explain(args) => &args.selection.target,
             Command::List(args) => &args.target,
+            Command::Advise(args) => &args.target,
             _ => &[],
         }
     }

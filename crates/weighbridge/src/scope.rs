@@ -261,7 +261,7 @@ pub fn prepared(selected: &Selected, host: &Host) -> Result<(Vec<Prepared>, Vec<
 }
 
 fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
-    let Some(cpus) = &selection.cpus else { return Ok(()) };
+    let Some(cpus) = selection.cpus.as_ref().filter(|cpus| !cpus.0.is_empty()) else { return Ok(()) };
     if let Some(why) = &host.pin_refused {
         return Err(Failure::mistake(format!(
             "--cpus needs to pin threads, and that is refused here: {why}"

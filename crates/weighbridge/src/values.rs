@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes(pub Vec<u64>);
 
-/// Numbers of CPUs, in the order of preference.
+/// Numbers of CPUs, in the order of preference; all where there are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus(pub Vec<u32>);
 
@@ -69,8 +69,11 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
     Ok(Sizes(without_repeats(sizes)))
 }
 
-/// A list such as `2,0-1`.
+/// A list such as `2,0-1`; empty as a variable of the environment that is not set, which is the same to a shell.
 pub fn cpus(text: &str) -> Result<Cpus, String> {
+    if text.is_empty() {
+        return Ok(Cpus(Vec::new()));
+    }
     // More than any Linux has; a longer range is a slip, not a wish.
     const MOST: u32 = 8192;
     let no = || format!("`{text}` is not a list of CPUs; write it as 2,0-1");
@@ -309,6 +312,7 @@ mod tests {
         assert_eq!(sizes("0,1,64,4K,64KiB,1M"), [0, 1, 64, 4096, 65536, 1 << 20]);
         assert_eq!(sizes("1..8,8,3..20"), [1, 2, 4, 8, 3, 6, 12], "ranges double");
         assert_eq!(cpus("3,0-2").unwrap().0, [3, 0, 1, 2], "in the order of preference");
+        assert!(cpus("").unwrap().0.is_empty(), "WEIGHBRIDGE_CPUS= is the same as none");
         assert_eq!([precision("2%"), precision("0.5 %"), precision("0.02")], [Ok(0.02), Ok(0.005), Ok(0.02)]);
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
@@ -328,7 +332,7 @@ mod tests {
         check(sizes, "write bytes as", &["", "K", "4Q", "4KB", "-1", "1,,2", "1.5K", "64 K"]);
         check(sizes, "doubles", &["0..4", "4..1"]);
         check(sizes, "more than any memory", &["18446744073709551615K"]);
-        check(cpus, "write it as", &["", "a", "2-0", "0-4000000000", "1,", "-1"]);
+        check(cpus, "write it as", &[",", "a", "2-0", "0-4000000000", "1,", "-1"]);
         check(precision, "2% or 0.02", &["2", "0", "-1%", "100%", "NaN", "inf", "two"]);
         check(duration, "as in 500ms", &["", "90", "0s", "-1s", "soon", "1s ago"]);
         check(

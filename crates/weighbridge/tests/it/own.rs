@@ -16,7 +16,7 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/targets/own")
 const DEFECTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/own/defects.c");
 
 /// Is there a compiler? Otherwise that has been said.
-fn has_compiler() -> bool {
+pub fn has_compiler() -> bool {
     let found = Command::new("cc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
@@ -36,7 +36,7 @@ fn compiled(folder: &Path, name: &str, source: &Path, flags: &[&str]) -> PathBuf
     object
 }
 
-fn doorbell(folder: &Path) {
+pub fn doorbell(folder: &Path) {
     compiled(folder, "libdoorbell.so", &Path::new(SOURCES).join("doorbell.c"), &[]);
 }
 

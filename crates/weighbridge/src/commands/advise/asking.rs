@@ -7,7 +7,7 @@ use std::str::FromStr;
 use weighbridge_record::Property;
 use weighbridge_report::Question;
 
-use crate::advise_args::AdviseArgs;
+use crate::advise_args::{AdviseArgs, RECEIVERS_MAX};
 use crate::{Failure, output, values};
 
 const PAYLOAD_BYTES: u64 = 64;
@@ -85,7 +85,7 @@ impl<R: BufRead, W: Write> Asker<R, W> {
             question.payload_bytes = self.ask("Bytes of a message?", PAYLOAD_BYTES, values::size)?;
         }
         if args.receivers.is_none() {
-            question.receivers = self.ask("How many receive each message?", RECEIVERS, at_least_one)?;
+            question.receivers = self.ask("How many receive each message?", RECEIVERS, receivers)?;
             if question.receivers > 1 {
                 question.pattern = "fan-out".into();
             }
@@ -144,10 +144,10 @@ impl<R: BufRead, W: Write> Asker<R, W> {
     }
 }
 
-fn at_least_one(text: &str) -> Result<u64, String> {
+fn receivers(text: &str) -> Result<u64, String> {
     match text.parse() {
-        Ok(count @ 1..) => Ok(count),
-        _ => Err(format!("`{text}` is not a whole number of at least 1")),
+        Ok(count @ 1..=RECEIVERS_MAX) => Ok(count),
+        _ => Err(format!("`{text}` is not a whole number from 1 to {RECEIVERS_MAX}")),
     }
 }
 
@@ -206,6 +206,13 @@ mod tests {
         assert!(said.contains("`many`") && said.matches("Bytes of a message?").count() == 2, "{said}");
         let expected = Question { payload_bytes: 500, ..with_defaults(&args(""), 2) };
         assert_eq!(question, expected);
+    }
+
+    #[test]
+    fn as_many_receivers_can_be_answered_as_can_be_typed() {
+        let (question, said) = asked("--payload 64", "100000\n1001\n1000\n");
+        assert_eq!(question.receivers, 1000);
+        assert!(said.contains("`1001` is not a whole number from 1 to 1000"), "{said}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Which cases answer a question: each mechanism as the demands need it, and as it would be taken without them.
 
+use std::time::Duration;
+
 use weighbridge_harness::axis::{self, Axis, Values, Wait};
 use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::{Caps, PatternInfo, Target};
@@ -9,9 +11,17 @@ use weighbridge_record::derive::is_of_the_mechanism;
 use weighbridge_record::{CaseId, Property};
 use weighbridge_report::Question;
 
-/// The candidates that can be measured here, in the order of the catalogue. Beside those that meet all demands there are those
+/// Operations of a run at a rate: those that find a size, of the warm-up, and of the fewest samples.
+const OPERATIONS_AT_RATE: f64 = 260.0;
+
+/// Do two runs of each of so many cases at the rate leave half of the budget to those back to back?
+fn fits_into(cases: usize, rate: f64, budget: Duration) -> bool {
+    2.0 * cases as f64 * OPERATIONS_AT_RATE / rate <= budget.as_secs_f64() / 2.0
+}
+
+/// The candidates that can be measured here, in the order of the catalogue, and beside them at the rate those for which the budget has the time. Beside those that meet all demands there are those
 /// that would be chosen without one of them, or without any: what a demand costs is found by measuring both.
-pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
+pub fn of(question: &Question, host: &Host, budget: Duration) -> Vec<CaseId> {
     let all = &question.demands;
     let without = |one: &Property| -> Vec<Property> { all.iter().copied().filter(|of| of != one).collect() };
     let mut wanted: Vec<Vec<Property>> = vec![all.clone(), Vec::new()];
@@ -19,8 +29,7 @@ pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
     let mut found = Vec::new();
     // Beside each that may be chosen, the same at the rate: what it takes there, and whether it holds it.
     let mut paced = Vec::new();
-    let is_asked = |target: &&Target| !target.caps.has(Caps::HARNESS) && question.admits(target.id);
-    for target in catalogue::all().filter(is_asked) {
+    for target in asked(question) {
         let Some(pattern) = target.patterns.iter().find(|pattern| pattern.id == question.pattern) else {
             continue;
         };
@@ -44,14 +53,45 @@ pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
             if all.contains(&Property::Pollable) && own.iter().any(|id| polls(id)) {
                 own.retain(|id| polls(id));
             }
-            let at_rate = own
-                .into_iter()
-                .map(|id| id.clone().with("rate", &question.rate.round().max(1.0).to_string()));
+            let at_rate = own.into_iter().map(|id| question.at_rate(id));
             paced.extend(at_rate.filter(|id| catalogue::prepare(id, host).is_ok()));
         }
     }
-    found.extend(paced);
+    if fits_into(paced.len(), question.rate, budget) {
+        found.extend(paced);
+    }
     found
+}
+
+fn asked(question: &Question) -> impl Iterator<Item = &'static Target> {
+    catalogue::all().filter(|target| !target.caps.has(Caps::HARNESS) && question.admits(target.id))
+}
+
+/// Why there is none: of the reasons the one that most mechanisms have.
+pub fn why_none(question: &Question, host: &Host) -> String {
+    let mut reasons: Vec<(String, usize)> = Vec::new();
+    for target in asked(question) {
+        let pattern = target.patterns.iter().find(|pattern| pattern.id == question.pattern);
+        let why = match pattern {
+            // Where one mechanism of many has no such pattern, that is not why there is none.
+            None if question.among.is_empty() => continue,
+            None => {
+                let others: Vec<&str> = target.patterns.iter().map(|pattern| pattern.id).collect();
+                format!("{} has no {}, only {}", target.id, question.pattern, others.join(", "))
+            }
+            Some(pattern) => match catalogue::prepare(&base(target, pattern, question), host) {
+                Ok(_) => continue,
+                Err(refusal) => refusal.to_string(),
+            },
+        };
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((why, 1)),
+        }
+    }
+    // The first of those that are equally frequent.
+    let most = reasons.into_iter().rev().max_by_key(|(_, count)| *count);
+    most.map_or("there is no such mechanism".into(), |(why, _)| why)
 }
 
 fn has(pattern: &PatternInfo, name: &str) -> bool {
@@ -111,10 +151,9 @@ fn meets(id: &CaseId, demands: &[Property], host: &Host) -> bool {
 mod tests {
     use super::*;
 
-    fn candidates(demands: &[Property], receivers: u64) -> Vec<String> {
+    fn question(demands: &[Property], receivers: u64) -> Question {
         crate::register();
-        let host = Host::look().unwrap();
-        let question = Question {
+        Question {
             pattern: if receivers > 1 { "fan-out" } else { "roundtrip" }.into(),
             placement: "same-cpu".into(),
             payload_bytes: 64,
@@ -123,8 +162,13 @@ mod tests {
             demands: demands.to_vec(),
             cpu_budget: None,
             among: Vec::new(),
-        };
-        let mut found = of(&question, &host);
+        }
+    }
+
+    fn candidates(demands: &[Property], receivers: u64) -> Vec<String> {
+        let question = question(demands, receivers);
+        let host = Host::look().unwrap();
+        let mut found = of(&question, &host, Duration::from_secs(150));
         for id in &mut found {
             let expected = (receivers > 1).then(|| receivers.to_string());
             assert_eq!(id.axes.remove("receivers"), expected, "{id}");
@@ -152,6 +196,34 @@ mod tests {
         {
             assert!(found.contains(&name.into()), "{name}: {found:?}");
         }
+    }
+
+    /// At a low rate a run takes as long as its operations are apart, and would leave no time for the others.
+    #[test]
+    fn a_rate_for_which_the_budget_has_no_time_is_computed_and_not_measured() {
+        let host = Host::look().unwrap();
+        let at_rate = |rate: f64, budget_s: u64| {
+            let asked = Question { rate, among: vec!["pipe".into(), "fifo".into()], ..question(&[], 1) };
+            let found = of(&asked, &host, Duration::from_secs(budget_s));
+            let (paced, others): (Vec<_>, Vec<_>) = found.iter().partition(|id| id.axes.contains_key("rate"));
+            assert_eq!(others.len(), 2, "{found:?}");
+            paced.len()
+        };
+        assert_eq!([at_rate(1000.0, 150), at_rate(20.0, 150), at_rate(1000.0, 3)], [2, 2, 2]);
+        assert_eq!([at_rate(1.0, 3600), at_rate(20.0, 20), at_rate(1000.0, 1)], [0, 0, 0]);
+    }
+
+    #[test]
+    fn where_there_is_no_candidate_it_is_said_why() {
+        let host = Host::look().unwrap();
+        let pipes = Question { among: vec!["pipe".into()], ..question(&[], 8) };
+        assert_eq!(of(&pipes, &host, Duration::from_secs(9)), []);
+        let why = why_none(&pipes, &host);
+        assert!(why.starts_with("pipe has no fan-out, only ") && why.contains("roundtrip"), "{why}");
+        let one_cpu = Host { measured_cpus: vec![host.allowed_cpus[0]], ..host };
+        let apart = Question { placement: "two-cpus".into(), ..question(&[], 1) };
+        let why = why_none(&apart, &one_cpu);
+        assert!(why.contains("two") && why.contains("CPU"), "{why}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn of(
     let asked = |demands: Vec<Property>| {
         let question = Question { demands, ..question.clone() };
         let is_of_it = |advice: &Advice| advice.contenders.iter().any(|one| candidates.contains(&one.case));
-        advise(report, &question, known).ok().filter(is_of_it)
+        advise(report, &question, &[], known).ok().filter(is_of_it)
     };
     let all = &question.demands;
     let without = |one: &Property| all.iter().copied().filter(|of| of != one).collect();

@@ -5,16 +5,18 @@ mod candidates;
 mod missing;
 
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use causeway_os::sched::allowed_cpus;
 use weighbridge_harness::catalogue;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::machine::describe;
 use weighbridge_harness::session::Ended;
-use weighbridge_record::CaseId;
 use weighbridge_record::earlier::machine;
-use weighbridge_report::{Advice, Report, advise as advice_of};
+use weighbridge_record::{CaseId, Header};
+use weighbridge_report::{Advice, Question, Report, advise as advice_of};
 
 use super::measuring::{header, interrupt, warn_of_debug_build};
 use super::{look_at_host, plan, report, run};
@@ -36,34 +38,54 @@ pub fn advise(args: &AdviseArgs) -> Result<Exit, Failure> {
         return Err(Failure::mistake("an HTML page is not written to a terminal; redirect it to a file"));
     }
     args.checked()?;
+    refuse_the_record_as_output(args)?;
     let may_ask = !args.quiet && io::stdin().is_terminal() && io::stderr().is_terminal();
     let read = args.record.as_deref().map(report::read).transpose()?.map(Report::from_reading);
     match read {
         Some(report) if args.no_measure => {
             let question = asking::question(args, may_ask, 2)?;
-            let advice = advice_of(&report, &question, known).map_err(|why| {
+            let advice = advice_of(&report, &question, &[], known).map_err(|why| {
                 Failure::new(format!("{why}; leave --no-measure out to measure what is missing"))
             })?;
             conclude(args, &report, &advice, Exit::Fine)
         }
-        read => measure(args, may_ask, read.as_ref()),
+        read => {
+            // Before Ctrl-C is taken over, which ends nobody who waits for an answer.
+            let cpus = allowed_cpus().map_err(|error| Failure::new(error.to_string()))?;
+            let question = asking::question(args, may_ask, cpus.len())?;
+            measure(args, &question, read.as_ref())
+        }
     }
 }
 
-fn measure(args: &AdviseArgs, may_ask: bool, read: Option<&Report>) -> Result<Exit, Failure> {
+/// A record that is read stays as it is, whatever may be replaced.
+fn refuse_the_record_as_output(args: &AdviseArgs) -> Result<(), Failure> {
+    let (Some(record), Some(out)) = (&args.record, &args.out) else { return Ok(()) };
+    let file = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    match (file(record), file(out)) {
+        (Some(one), Some(other)) if one == other => Err(Failure::mistake(format!(
+            "{} is the record that is read; give what is measured another name with --out",
+            values::quoted(out)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn measure(args: &AdviseArgs, question: &Question, read: Option<&Report>) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     let mut host = look_at_host()?;
-    let question = asking::question(args, may_ask, host.allowed_cpus.len())?;
-    let all = candidates::of(&question, &host);
+    let budget = args.budget.unwrap_or(Duration::from_secs(BUDGET_S));
+    let all = candidates::of(question, &host, budget);
     if all.is_empty() {
         return Err(Failure::new(format!(
-            "no mechanism can be measured here for {}; `weighbridge list` shows what there is",
-            question.in_words()
+            "nothing can be measured here for {}: {}; `weighbridge list` shows what there is",
+            question.in_words(),
+            candidates::why_none(question, &host)
         )));
     }
     let usable = read.filter(|report| is_of_here(report, &host));
     let wanted = match usable {
-        Some(report) => missing::of(&all, report, &question, known),
+        Some(report) => missing::of(&all, report, question, known),
         None => all.clone(),
     };
     if !args.quiet
@@ -71,10 +93,11 @@ fn measure(args: &AdviseArgs, may_ask: bool, read: Option<&Report>) -> Result<Ex
     {
         output::say(&told(record, usable.is_some(), wanted.len(), all.len()));
     }
-    let of_record = usable.map(|report| (report, advice_of(report, &question, known)));
-    if let Some((report, Ok(advice))) = &of_record
+    let of_record = usable.map(|report| (report, advice_of(report, question, &all, known)));
+    if let Some((report, advice)) = &of_record
         && wanted.is_empty()
     {
+        let advice = advice.as_ref().map_err(Failure::new)?;
         return if args.dry_run { Ok(Exit::Fine) } else { conclude(args, report, advice, Exit::Fine) };
     }
     let run = as_run(args, &wanted, all.len())?;
@@ -94,11 +117,19 @@ fn measure(args: &AdviseArgs, may_ask: bool, read: Option<&Report>) -> Result<Ex
         Failure::new(format!("cannot write to `{}`: {error}", closed.files.record.display()))
     })?;
     let exit = if ended == Ended::Interrupted { Exit::Interrupted } else { Exit::Fine };
+    if exit == Exit::Interrupted {
+        let what = if has_numbers {
+            "the advice is from what was measured until then"
+        } else {
+            "no case has a number yet"
+        };
+        output::say(&format!("interrupted: {what}"));
+    }
     if !has_numbers {
         let none = Failure::new("no case gave a number; the record has the reasons");
         return if exit == Exit::Fine { Err(none) } else { Ok(exit) };
     }
-    let mut advice = advice_of(&closed.report, &question, known)
+    let mut advice = advice_of(&closed.report, question, &wanted, known)
         .map_err(|why| Failure::new(format!("{why}; a longer --budget would measure more")))?;
     if let Some((_, Ok(earlier))) = &of_record
         && wanted.len() < all.len()
@@ -127,22 +158,29 @@ fn told(record: &Path, is_usable: bool, wanted: usize, all: usize) -> String {
     }
 }
 
-/// Was it measured on this machine, by a build of this kind?
 fn is_of_here(report: &Report, host: &Host) -> bool {
     let here = header([("", String::new())], describe(host), 0);
     let there = report.sources.first().and_then(|source| source.header.as_ref());
-    there.is_some_and(|there| machine(there) == machine(&here) && there.tool.profile == here.tool.profile)
+    there.is_some_and(|there| are_of_one_build(there, &here))
+}
+
+/// Were both measured on one machine, by one build?
+fn are_of_one_build(there: &Header, here: &Header) -> bool {
+    machine(there) == machine(here)
+        && there.tool.profile == here.tool.profile
+        && there.tool.commit == here.tool.commit
 }
 
 /// The run that measures these of so many candidates.
 fn as_run(args: &AdviseArgs, candidates: &[CaseId], of: usize) -> Result<Run, Failure> {
+    assert!(!candidates.is_empty(), "a selection of nothing would be that of a suite");
     let share = (BUDGET_S as f64 * candidates.len() as f64 / of as f64).max(LEAST_S);
     let cpus = std::env::var("WEIGHBRIDGE_CPUS").ok().map(|list| values::cpus(&list));
     Ok(Run {
         selection: Selection {
             globs: candidates.iter().map(CaseId::to_string).collect(),
             suite: None,
-            target: Vec::new(),
+            target: args.target.clone(),
             sizes: None,
             place: Vec::new(),
             wait: Vec::new(),
@@ -193,5 +231,40 @@ fn exit_of(advice: &Advice, is_strict: bool) -> Exit {
         (None, _) => Exit::Outside,
         (Some(_), false) if is_strict => Exit::Undecided,
         _ => Exit::Fine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_record_is_good_for_is_told_in_a_line() {
+        let line = |is_usable, wanted| told(Path::new("a.jsonl"), is_usable, wanted, 5);
+        assert!(line(false, 5).starts_with("a.jsonl is of another machine or build, so all 5 candidates"));
+        assert_eq!(line(true, 0), "a.jsonl has all 5 candidates");
+        assert_eq!(line(true, 3), "a.jsonl leaves 3 of 5 candidates to be measured");
+        assert!(line(true, 5).starts_with("a.jsonl decides nothing here, so all 5 candidates"));
+    }
+
+    #[test]
+    fn another_commit_is_another_build_as_is_another_profile_and_another_machine() {
+        let here = Header::default();
+        let mut others = [here.clone(), here.clone(), here.clone()];
+        others[0].tool.commit = Some("1a2b3c4".into());
+        others[1].tool.profile = "release".into();
+        others[2].machine.hostname = "elsewhere".into();
+        assert!(are_of_one_build(&here, &here));
+        assert_eq!(others.map(|there| are_of_one_build(&there, &here)), [false; 3]);
+    }
+
+    /// No globs are a whole suite to a run: of no candidates there is none.
+    #[test]
+    #[should_panic(expected = "a selection of nothing")]
+    fn no_run_is_made_of_no_candidates() {
+        let command =
+            <AdviseArgs as clap::Args>::augment_args(clap::Command::new("advise").no_binary_name(true));
+        let args = <AdviseArgs as clap::FromArgMatches>::from_arg_matches(&command.get_matches_from([""; 0]));
+        let _ = as_run(&args.unwrap(), &[], 5);
     }
 }
