@@ -98,8 +98,8 @@ documents() {
 
 # Every package of the bus as the registry would get it, each compiled from its packed file against the other ones.
 crates() {
-    RUSTFLAGS='' cargo publish --dry-run --allow-dirty --locked --target-dir "$target_dir" -p causeway-os -p causeway-waiting -p causeway-dbus-wire \
-        -p causeway-ipc -p causeway-bus -p causewayd -p causeway-cli >&2
+    RUSTFLAGS='' cargo publish --dry-run --allow-dirty --locked --target-dir "$target_dir" -p causeway-os -p causeway-waiting \
+        -p causeway-command-line -p causeway-dbus-wire -p causeway-ipc -p causeway-bus -p causewayd -p causeway-cli >&2
     mkdir -p "$out/crates"
     cp "$target_dir"/package/*.crate "$out/crates/"
 }

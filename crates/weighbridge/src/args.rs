@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use causeway_command_line::mistakes;
 use clap::builder::FalseyValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -13,7 +14,7 @@ use crate::output_args::{Answer, OutputWithPage};
 pub use crate::selection_args::{Effort, KERNEL_SLAB, Selection};
 use crate::values::{self, PageFormat};
 pub use crate::values::{RunFormat, TextOrJson};
-use crate::{Exit, destination, mistakes, output};
+use crate::{Exit, destination, nearest, output};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -79,9 +80,12 @@ Examples:
   weighbridge check perf                   the checks of one tool
   weighbridge check 'perf-sched-*' iperf3 --rounds 13 --format json";
 
+/// What the program is called, whatever it was started as.
+const NAME: &str = "weighbridge";
+
 /// Measures the cost of moving messages, wake-ups and memory between Linux processes.
 #[derive(Debug, Parser)]
-#[command(name = "weighbridge", bin_name = "weighbridge", version, long_version = long_version(), after_help = AFTER_HELP, max_term_width = 110)]
+#[command(name = NAME, bin_name = NAME, version, long_version = long_version(), after_help = AFTER_HELP, max_term_width = 110)]
 struct Typed {
     #[command(subcommand)]
     command: Command,
@@ -414,20 +418,18 @@ pub fn parse() -> Result<Command, Exit> {
         output::choose_color(typed.color);
         output::use_verbose(typed.verbose);
     });
-    parsed.map(|typed| typed.command).map_err(|error| {
-        use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-        match error.kind() {
-            DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand => {
-                // A reader that has closed its end is no reason for another code.
-                let _ = error.print();
-                if error.use_stderr() { Exit::Mistaken } else { Exit::Fine }
-            }
-            _ => {
-                output::say(&format!("error: {}", mistakes::sentence(&error)));
-                Exit::Mistaken
-            }
-        }
+    parsed.map(|typed| typed.command).map_err(|error| match mistakes::tell(&error, NAME, nearest_command) {
+        0 => Exit::Fine,
+        _ => Exit::Mistaken,
     })
+}
+
+/// The command closest to a word, by the measure that is used for names of cases: the parser's own finds no `run`
+/// for `rn`.
+fn nearest_command(typed: &str) -> Option<String> {
+    let program = command();
+    let known: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
+    nearest::words(typed, &known).into_iter().next()
 }
 
 /// The command line as a whole, for completions and manual pages.

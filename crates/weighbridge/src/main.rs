@@ -14,7 +14,6 @@ mod destination;
 mod explain_args;
 mod guest_args;
 mod harness;
-mod mistakes;
 mod nearest;
 mod output;
 mod output_args;

@@ -6,6 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
+use causeway_command_line::ascii;
 use clap::ColorChoice;
 use serde::Serialize;
 use weighbridge_report::{Document, Style};
@@ -79,7 +80,7 @@ pub fn choose_color(choice: ColorChoice) {
 pub fn style() -> Style {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let asked = asked.filter(|columns: &u16| *columns > 0);
-    let ascii = is_ascii(|name| std::env::var(name).ok());
+    let ascii = ascii::is_wanted(ASCII.get() == Some(&true));
     let choice = COLOR.get().copied().unwrap_or(ColorChoice::Auto);
     if !io::stdout().is_terminal() {
         return Style { width: asked, color: choice == ColorChoice::Always, ascii };
@@ -98,36 +99,10 @@ pub fn style() -> Style {
     }
 }
 
-/// Whether nothing but ASCII is asked for: by `--ascii`, or by a locale of another encoding than UTF-8. Where none is set at all, as in
-/// containers, terminals read UTF-8 all the same.
-fn is_ascii(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
-    let is_utf8 = |locale: String| {
-        let locale = locale.to_ascii_lowercase();
-        locale.contains("utf-8") || locale.contains("utf8")
-    };
-    ASCII.get() == Some(&true) || set.is_some_and(|locale| !is_utf8(locale))
-}
-
+/// What `--ascii` says.
 static ASCII: OnceLock<bool> = OnceLock::new();
 
 /// To be called once, before anything is shown: `--ascii`.
 pub fn use_ascii(is_used: bool) {
     let _ = ASCII.set(is_used);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_locale_of_another_encoding_asks_for_ascii_and_none_at_all_does_not() {
-        let with = |set: &[(&str, &str)]| {
-            let of =
-                |name: &str| set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
-            is_ascii(of)
-        };
-        assert!(with(&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")]) && with(&[("LANG", "de_DE.ISO-8859-1")]));
-        assert!(!with(&[("LC_ALL", ""), ("LC_CTYPE", "C.UTF-8"), ("LANG", "C")]) && !with(&[]));
-    }
 }

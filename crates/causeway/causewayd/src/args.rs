@@ -6,7 +6,8 @@ use std::time::Duration;
 use causeway_waiting::duration;
 use clap::{CommandFactory, Parser};
 
-const NAME: &str = "causewayd";
+/// What the program is called.
+pub const NAME: &str = "causewayd";
 
 /// A message bus for D-Bus clients and native members.
 ///
@@ -14,6 +15,8 @@ const NAME: &str = "causewayd";
 /// --address and --config-file is required.
 #[derive(Debug, Parser)]
 #[command(
+    name = NAME,
+    bin_name = NAME,
     version,
     about,
     after_help = "Example: causewayd --address unix:path=/run/user/1000/my-bus --print-address"

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use clap::Parser;
 
 use causeway_bus::AuthorityOptions;
+use causeway_command_line::mistakes;
 use causewayd::args::{self, Args};
 use causewayd::log::log;
 use causewayd::{Bus, Children, Config, Listener, MetricsEndpoint, NativePlace, PidFile, Server};
@@ -21,7 +22,11 @@ fn main() -> ExitCode {
     if let Some(code) = launch::become_service() {
         return code;
     }
-    match run(&Args::parse()) {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return ExitCode::from(mistakes::tell(&error, args::NAME, |_| None)),
+    };
+    match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             log(&why);

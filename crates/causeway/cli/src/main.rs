@@ -22,14 +22,18 @@ use causeway::{
     Access, Error, Group, GroupOptions, OverRate, Policy, Received, Report, SubscribeOptions,
     TryPublishError, TryRecvError,
 };
+use causeway_command_line::mistakes;
 use causeway_waiting::size;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
 
+/// What the program is called, whatever it was started as.
+const NAME: &str = "causeway";
+
 /// A message bus in shared memory.
 #[derive(Parser)]
-#[command(name = "causeway", version, about)]
+#[command(name = NAME, bin_name = NAME, version, about)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -151,7 +155,11 @@ enum Behind {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return ExitCode::from(mistakes::tell(&error, NAME, |_| None)),
+    };
+    match run(arguments.command) {
         Ok(code) => code,
         // A process that closes the pipe early (`| head`) is not a failure.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

@@ -184,6 +184,18 @@ fn manual_page_and_completions_have_every_option() {
     }
 }
 
+/// As all programs of this project do.
+#[test]
+fn what_was_typed_wrongly_is_one_sentence() {
+    let refused = run(&["--completions", "nonsense"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(
+        said.starts_with("error: --completions takes bash, ") && said.contains("not `nonsense`"),
+        "{said}"
+    );
+}
+
 #[test]
 fn bytes_and_times_are_written_as_for_the_other_programs() {
     let [_, times] = assert_one_form(causewayd, size::FORM, duration::FORM);

@@ -101,6 +101,9 @@ enum BusCommand {
         /// Print JSON: path and interfaces of each object
         #[arg(long)]
         json: bool,
+        /// Show text in ASCII alone, as where the locale is of another encoding than UTF-8
+        #[arg(long)]
+        ascii: bool,
         /// How long to wait for each reply, such as 500ms or 2m
         #[arg(long, value_name = "TIME", default_value = "25s", value_parser = patience, allow_hyphen_values = true)]
         timeout: Duration,
@@ -289,7 +292,10 @@ pub fn run(BusArguments { which, command }: BusArguments) -> Result<ExitCode, Fa
             return run::run(&which.with(socket, address), config_file, &command);
         }
         BusCommand::List { json } => list::list(&which.place()?, json)?,
-        BusCommand::Tree { service, json, timeout } => tree::tree(&which.place()?, &service, timeout, json)?,
+        BusCommand::Tree { service, json, ascii, timeout } => {
+            let form = if json { tree::Form::Json } else { tree::Form::text(ascii) };
+            tree::tree(&which.place()?, &service, timeout, form)?;
+        }
         BusCommand::Call { service, path, interface, member, arguments, timeout, json } => {
             let call = client::call(&service, &path, &interface, &member)?.body(arguments.body()?);
             call::call(&which.place()?, &call, timeout, json)?;

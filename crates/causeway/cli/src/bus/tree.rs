@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use causeway_bus::client::Bus;
 use causeway_bus::wire::{Args, names};
+use causeway_command_line::ascii;
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::json;
 
@@ -23,8 +24,26 @@ struct Object {
     children: Vec<Object>,
 }
 
+/// How objects are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// All of it, for programs.
+    Json,
+    /// Lines with branches.
+    Text,
+    /// The same without a character that is not ASCII.
+    Ascii,
+}
+
+impl Form {
+    /// Text, in ASCII alone where that was typed, or by the locale.
+    pub fn text(is_ascii: bool) -> Form {
+        if ascii::is_wanted(is_ascii) { Form::Ascii } else { Form::Text }
+    }
+}
+
 /// Prints the objects of a service.
-pub fn tree(place: &Place, service: &str, timeout: Duration, json: bool) -> Result<(), Failure> {
+pub fn tree(place: &Place, service: &str, timeout: Duration, form: Form) -> Result<(), Failure> {
     check_service(service)?;
     let place = place.clone();
     let bus = within(Some(timeout), move || place.open())?;
@@ -36,14 +55,14 @@ pub fn tree(place: &Place, service: &str, timeout: Duration, json: bool) -> Resu
         );
     }
     let mut out = io::stdout().lock();
-    if json {
+    if form == Form::Json {
         let mut all = Vec::new();
         flatten(&root, &mut all);
         writeln!(out, "{}", serde_json::Value::from(all))?;
         return Ok(());
     }
     writeln!(out, "{}", root.path)?;
-    branches(&mut out, &root, "")?;
+    branches(&mut out, &root, "", form)?;
     Ok(())
 }
 
@@ -129,12 +148,17 @@ fn flatten(object: &Object, all: &mut Vec<serde_json::Value>) {
     object.children.iter().for_each(|child| flatten(child, all));
 }
 
-fn branches(out: &mut impl Write, object: &Object, indent: &str) -> io::Result<()> {
+fn branches(out: &mut impl Write, object: &Object, indent: &str, form: Form) -> io::Result<()> {
     for (index, child) in object.children.iter().enumerate() {
         let is_last = index + 1 == object.children.len();
-        let (branch, below) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        let (branch, below) = match (form, is_last) {
+            (Form::Ascii, true) => ("`- ", "   "),
+            (Form::Ascii, false) => ("|- ", "|  "),
+            (_, true) => ("└─ ", "   "),
+            (_, false) => ("├─ ", "│  "),
+        };
         writeln!(out, "{indent}{branch}{}", child.path)?;
-        branches(out, child, &format!("{indent}{below}"))?;
+        branches(out, child, &format!("{indent}{below}"), form)?;
     }
     Ok(())
 }
@@ -142,6 +166,22 @@ fn branches(out: &mut impl Write, object: &Object, indent: &str) -> io::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tree_in_ascii_has_no_other_characters() {
+        let leaf = |path: &str| Object { path: path.into(), interfaces: Vec::new(), children: Vec::new() };
+        let root = Object {
+            children: vec![Object { children: vec![leaf("/a/b")], ..leaf("/a") }, leaf("/c")],
+            ..leaf("/")
+        };
+        let shown = |form| {
+            let mut out = Vec::new();
+            branches(&mut out, &root, "", form).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(shown(Form::Ascii), "|- /a\n|  `- /a/b\n`- /c\n");
+        assert_eq!(shown(Form::Text), "├─ /a\n│  └─ /a/b\n└─ /c\n");
+    }
 
     #[test]
     fn a_service_without_a_description_is_told_from_other_failures() {

@@ -50,6 +50,21 @@ fn help_and_pages_name_the_program_as_it_is_called() {
     assert!(text(&["--version"]).starts_with("causeway 0"));
 }
 
+/// As all programs of this project do.
+#[test]
+fn what_was_typed_wrongly_is_one_sentence() {
+    for (typed, says) in [
+        (
+            &["bus", "cal"][..],
+            "error: there is no command `cal`; did you mean `call`?; see `causeway bus --help`\n",
+        ),
+        (&["--nonsense"], "error: there is no option `--nonsense`; see `causeway --help`\n"),
+    ] {
+        let output = causeway(typed).output().unwrap();
+        assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(2), says));
+    }
+}
+
 #[test]
 fn options_of_start_and_run_say_what_they_mean_there() {
     let [bus, start, run] =

@@ -1,13 +1,30 @@
 //! What was typed wrongly, in one sentence that says what and what to do.
 
+use std::io::{self, Write};
+
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::{args, nearest};
+/// Prints the help that was asked for, or what was typed wrongly in one sentence on standard error; the exit code, 0 or 2. `nearest_command` is
+/// the command that may have been meant, for a word of which the parser knows none.
+pub fn tell(error: &Error, program: &str, nearest_command: impl Fn(&str) -> Option<String>) -> u8 {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    match error.kind() {
+        DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand => {
+            // A reader that has closed its end is no reason for another code.
+            let _ = error.print();
+            if error.use_stderr() { 2 } else { 0 }
+        }
+        _ => {
+            let _ = writeln!(io::stderr(), "error: {}", sentence(error, program, nearest_command));
+            2
+        }
+    }
+}
 
-/// The sentence, without a full stop.
-pub fn sentence(error: &Error) -> String {
-    let mistake = Mistake(error);
+/// The sentence, without a full stop, of a program of this name.
+pub fn sentence(error: &Error, program: &str, nearest_command: impl Fn(&str) -> Option<String>) -> String {
+    let mistake = Mistake { error, program };
     let argument = |kind| mistake.argument(kind);
     let complete = match error.kind() {
         ErrorKind::InvalidValue => mistake.invalid_value(),
@@ -20,7 +37,8 @@ pub fn sentence(error: &Error) -> String {
     let what = match error.kind() {
         ErrorKind::UnknownArgument => mistake.unknown_argument(),
         ErrorKind::InvalidSubcommand => {
-            mistake.unknown("command", ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand)
+            let near = mistake.word(ContextKind::InvalidSubcommand).and_then(|typed| nearest_command(&typed));
+            mistake.unknown("command", ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand, near)
         }
         ErrorKind::MissingRequiredArgument => {
             argument(ContextKind::InvalidArg).map(|missing| format!("{missing} is missing"))
@@ -40,20 +58,15 @@ pub fn sentence(error: &Error) -> String {
     format!("{}; see `{} --help`", what.unwrap_or_else(|| mistake.in_its_own_words()), mistake.command())
 }
 
-/// The command closest to a word, by the measure that is used for names of cases: the parser's own finds no `run`
-/// for `rn`.
-fn nearest_command(typed: &str) -> Option<String> {
-    let program = args::command();
-    let known: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
-    nearest::words(typed, &known).into_iter().next()
+struct Mistake<'a> {
+    error: &'a Error,
+    program: &'a str,
 }
-
-struct Mistake<'a>(&'a Error);
 
 impl Mistake<'_> {
     /// What is known of a kind, as a list in words.
     fn word(&self, kind: ContextKind) -> Option<String> {
-        match self.0.get(kind)? {
+        match self.error.get(kind)? {
             ContextValue::String(word) => Some(word.clone()),
             ContextValue::Strings(words) if !words.is_empty() => Some(words.join(", ")),
             _ => None,
@@ -72,7 +85,7 @@ impl Mistake<'_> {
         if !typed.starts_with('-') {
             return Some(format!("`{typed}` is one word too many"));
         }
-        self.unknown("option", ContextKind::InvalidArg, ContextKind::SuggestedArg)
+        self.unknown("option", ContextKind::InvalidArg, ContextKind::SuggestedArg, None)
     }
 
     fn invalid_value(&self) -> Option<String> {
@@ -92,7 +105,7 @@ impl Mistake<'_> {
     fn refused_value(&self) -> Option<String> {
         use std::error::Error as _;
         let argument = self.argument(ContextKind::InvalidArg)?;
-        let why = self.0.source()?;
+        let why = self.error.source()?;
         let value = self.word(ContextKind::InvalidValue).unwrap_or_default();
         if why.is::<std::num::ParseIntError>() {
             return Some(format!("{argument} takes a number, not `{value}`"));
@@ -107,43 +120,66 @@ impl Mistake<'_> {
         })
     }
 
-    fn unknown(&self, what: &str, invalid: ContextKind, suggested: ContextKind) -> Option<String> {
+    fn unknown(
+        &self,
+        what: &str,
+        invalid: ContextKind,
+        suggested: ContextKind,
+        otherwise: Option<String>,
+    ) -> Option<String> {
         let typed = self.word(invalid)?;
-        let near = self.word(suggested);
-        let near = near.or_else(|| (what == "command").then(|| nearest_command(&typed)).flatten());
+        let near = self.word(suggested).or(otherwise);
         let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         Some(format!("there is no {what} `{typed}`{near}"))
     }
 
     /// The first line of what the parser would print.
     fn in_its_own_words(&self) -> String {
-        let text = self.0.render().to_string();
+        let text = self.error.render().to_string();
         let first = text.lines().next().unwrap_or_default();
         first.strip_prefix("error: ").unwrap_or(first).trim_end_matches(':').into()
     }
 
     /// The command as typed, from its usage line: `Usage: weighbridge run [OPTIONS]` or the same of a part of it.
     fn command(&self) -> String {
-        let Some(ContextValue::StyledStr(usage)) = self.0.get(ContextKind::Usage) else {
-            return "weighbridge".into();
+        let Some(ContextValue::StyledStr(usage)) = self.error.get(ContextKind::Usage) else {
+            return self.program.into();
         };
         let usage = usage.to_string();
-        let words = usage.split_whitespace().skip_while(|word| *word != "weighbridge");
+        let words = usage.split_whitespace().skip_while(|word| *word != self.program);
         words.take_while(|word| word.chars().all(|c| c.is_ascii_lowercase())).collect::<Vec<_>>().join(" ")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::{Arg, Command, value_parser};
+
     use super::*;
 
-    /// Under whatever name the program was started: a link, a copy. What else can be mistaken is in tests/it/mistakes.rs.
+    fn program() -> Command {
+        let run = Command::new("run")
+            .arg(Arg::new("budget").long("budget"))
+            .arg(Arg::new("runs").long("runs").value_parser(value_parser!(u8)));
+        Command::new("lab").bin_name("lab").subcommand_required(true).subcommand(run)
+    }
+
+    fn said(typed: &[&str]) -> String {
+        let error = program().try_get_matches_from(typed).unwrap_err();
+        sentence(&error, "lab", |typed| (typed == "rn").then(|| "run".into()))
+    }
+
+    /// Under whatever name the program was started: a link, a copy.
     #[test]
-    fn the_help_is_named_by_the_name_of_the_program() {
-        for name in ["/tmp/wb", "weighbridge", "./weighbridge-1.2"] {
-            let typed = [name, "run", "--budgt", "3s"];
-            let said = sentence(&args::command().try_get_matches_from(typed).unwrap_err());
-            assert!(said.ends_with("; see `weighbridge run --help`"), "{said}");
+    fn a_mistake_is_one_sentence_with_a_way_out_whatever_the_program_was_started_as() {
+        for name in ["/tmp/wb", "lab", "./lab-1.2"] {
+            assert_eq!(
+                said(&[name, "run", "--budgt", "3s"]),
+                "there is no option `--budgt`; did you mean `--budget`?; see `lab run --help`"
+            );
         }
+        assert_eq!(said(&["lab", "rn"]), "there is no command `rn`; did you mean `run`?; see `lab --help`");
+        assert_eq!(said(&["lab", "run", "--runs", "many"]), "--runs takes a number, not `many`");
+        assert!(said(&["lab", "run", "more"]).starts_with("`more` is one word too many"));
     }
 }

@@ -1,0 +1,6 @@
+//! What all programs do alike on a command line.
+//!
+//! [`mistakes`]: what was typed wrongly, in one sentence. [`ascii`]: when text is in ASCII alone.
+
+pub mod ascii;
+pub mod mistakes;
