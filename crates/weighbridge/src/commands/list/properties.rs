@@ -7,6 +7,7 @@ use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::{Caps, Target};
 use weighbridge_record::derive::is_of_the_mechanism;
 use weighbridge_record::{CaseId, Properties, Property};
+use weighbridge_report::{Block, Document, Section, Style, Table};
 
 /// The name by which it is listed.
 pub const NAME: &str = "properties";
@@ -19,22 +20,50 @@ const PATTERNS: [(&str, &str); 3] =
 const HEADS: [&str; 7] =
     ["other users", "pollable", "survives kill", "containers", "boundaries", "lossless", "no shared memory"];
 
-/// A table for each pattern.
+/// As wide as the terminal, or as COLUMNS says; elsewhere in Markdown, which has no width.
+pub fn shown(style: Style) -> String {
+    if style.width.is_none() {
+        return tables();
+    }
+    let table = |(about, rows): (&str, Vec<Vec<String>>)| {
+        let heads = std::iter::once(about).chain(HEADS);
+        Block::Table(Table::new("", heads, rows).with_texts(0..=HEADS.len()))
+    };
+    let document = Document {
+        title: "Weighbridge properties".into(),
+        warnings: Vec::new(),
+        sections: Section::new(NAME, "Properties", patterns().into_iter().map(table).collect()),
+    };
+    document.text(style)
+}
+
+/// A table in Markdown for each pattern.
 pub fn tables() -> String {
     let mut out = String::new();
-    for (index, (pattern, about)) in PATTERNS.into_iter().enumerate() {
+    for (index, (about, rows)) in patterns().into_iter().enumerate() {
         let blank = if index == 0 { "" } else { "\n" };
         let _ = writeln!(out, "{blank}| {about} | {} |", HEADS.join(" | "));
         let _ = writeln!(out, "|---{}|", "|---".repeat(HEADS.len()));
-        let drives = |target: &&Target| {
-            !target.caps.has(Caps::HARNESS) && target.patterns.iter().any(|own| own.id == pattern)
-        };
-        for target in catalogue::all().filter(drives) {
-            let cells: Vec<String> = Property::ALL.into_iter().map(|of| cell(target, pattern, of)).collect();
-            let _ = writeln!(out, "| `{}` | {} |", target.id, cells.join(" | "));
+        for row in rows {
+            let _ = writeln!(out, "| `{}` | {} |", row[0], row[1..].join(" | "));
         }
     }
     out
+}
+
+/// What each pattern is about, and of each of its mechanisms the name and what it has.
+fn patterns() -> Vec<(&'static str, Vec<Vec<String>>)> {
+    let of = |(pattern, about): (&str, &'static str)| {
+        let drives = |target: &&'static Target| {
+            !target.caps.has(Caps::HARNESS) && target.patterns.iter().any(|own| own.id == pattern)
+        };
+        let row = |target: &'static Target| -> Vec<String> {
+            let cells = Property::ALL.into_iter().map(|of| cell(target, pattern, of));
+            std::iter::once(target.id.to_owned()).chain(cells).collect()
+        };
+        (about, catalogue::all().filter(drives).map(row).collect())
+    };
+    PATTERNS.map(of).into()
 }
 
 /// `yes`, what makes it so, or nothing; of containers what it takes.
@@ -98,5 +127,13 @@ mod tests {
         }
         let rows = |text: &str| text.lines().filter(|line| line.starts_with("| `")).count();
         assert_eq!(rows(document), rows(&tables), "a row of what does not exist any more");
+    }
+
+    #[test]
+    fn on_a_terminal_no_line_is_wider_than_it() {
+        crate::register();
+        let shown = shown(Style { width: Some(60), ..Style::default() });
+        assert!(shown.contains("causeway-sw") && shown.contains("no shared memory"), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 60), "{shown}");
     }
 }

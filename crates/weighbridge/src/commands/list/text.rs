@@ -11,6 +11,7 @@ use weighbridge_harness::placement;
 use weighbridge_harness::plan::{self, Changes};
 
 use super::{caps, grouped, pattern_ids, properties, takes, waits};
+use crate::output;
 
 /// Width of the column of names.
 const NAME: usize = 26;
@@ -53,7 +54,7 @@ pub fn overview(host: &Host) -> String {
 pub fn details(name: &str, host: &Host) -> Option<String> {
     let mut out = String::new();
     if name == properties::NAME {
-        out += &properties::tables();
+        out += &properties::shown(output::style());
     }
     for pattern in catalogue::patterns().into_iter().filter(|pattern| pattern.id == name) {
         pattern_details(&mut out, pattern);
