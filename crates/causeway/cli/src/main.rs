@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use causeway::{
-    Access, Error, Group, GroupOptions, OverRate, Policy, Received, Report, SubscribeOptions,
+    Access, Error, FORMATS, Group, GroupOptions, OverRate, Policy, Received, Report, SubscribeOptions,
     TryPublishError, TryRecvError,
 };
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -51,6 +51,9 @@ enum Command {
         /// Size of the log in bytes: a power of two from 4096 to 1073741824.
         #[arg(long, default_value_t = 1 << 20)]
         capacity: u64,
+        /// The highest format of the log, for programs of other releases; see `causeway upgrade`.
+        #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(formats()))]
+        format: Option<u32>,
         /// Which users may subscribe.
         #[arg(long, value_enum, default_value_t = Users::Same, alias = "readers")]
         subscribers: Users,
@@ -88,6 +91,14 @@ enum Command {
         /// Show it again every second until interrupted.
         #[arg(long)]
         live: bool,
+    },
+    /// Let a group go on in the highest format of the release that serves it.
+    ///
+    /// No message is lost or repeated. As long as a program of an older release is a member, the group keeps the format which that has; when the
+    /// last of them has left, it goes on by itself.
+    Upgrade {
+        /// The group's socket.
+        socket: PathBuf,
     },
     Bus(bus::BusArguments),
     /// Print a manual page
@@ -137,19 +148,30 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Serve { socket, publishers, late_publishers, publisher_rate_max, capacity, subscribers } => {
+        Command::Serve {
+            socket,
+            publishers,
+            late_publishers,
+            publisher_rate_max,
+            capacity,
+            format,
+            subscribers,
+        } => {
             let publishers = if late_publishers {
                 Publishers::AtAnyTime { rate_max: publisher_rate_max }
             } else {
                 Publishers::Number(publishers)
             };
-            serve(socket, publishers, capacity, subscribers)?;
+            let options = GroupOptions::new().capacity_bytes(capacity);
+            let options = format.map_or(options.clone(), |level| options.format(level));
+            serve(socket, publishers, options, subscribers)?;
         }
         Command::Publish { socket, drop, wait_for_subscribers } => {
             publish(socket, drop, wait_for_subscribers)?;
         }
         Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose)?,
         Command::Stat { socket, live } => stat(socket, live)?,
+        Command::Upgrade { socket } => upgrade(socket)?,
         Command::Bus(arguments) => return bus::run(arguments),
         Command::Man { command } => help::man(Arguments::command(), &command)?,
         Command::Completions { shell } => help::completions(Arguments::command(), shell)?,
@@ -166,12 +188,33 @@ enum Publishers {
     },
 }
 
-fn serve(socket: PathBuf, publishers: Publishers, capacity: u64, subscribers: Users) -> Result<(), Failure> {
+/// The formats that there are, as an option has them.
+fn formats() -> std::ops::RangeInclusive<i64> {
+    i64::from(*FORMATS.start())..=i64::from(*FORMATS.end())
+}
+
+fn upgrade(socket: PathBuf) -> Result<(), Failure> {
+    let level = Group::join(&socket)?.upgrade()?;
+    let group = socket.display();
+    if level == *FORMATS.end() {
+        println!("{group} has format {level} from its next log on");
+    } else {
+        println!("{group} keeps format {level} until the last program of an older release has left");
+    }
+    Ok(())
+}
+
+fn serve(
+    socket: PathBuf,
+    publishers: Publishers,
+    options: GroupOptions,
+    subscribers: Users,
+) -> Result<(), Failure> {
     let subscribers = match subscribers {
         Users::Same => Access::SameUser,
         Users::Any => Access::AnyUser,
     };
-    let options = GroupOptions::new().capacity_bytes(capacity).subscribers(subscribers);
+    let options = options.subscribers(subscribers);
     let (options, whom) = match publishers {
         Publishers::Number(1) => (options.remote_publishers(1), "one publisher".to_owned()),
         Publishers::Number(count) => (options.remote_publishers(count), format!("{count} publishers")),
@@ -335,8 +378,8 @@ fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) 
     let rate = rate.map_or(String::new(), |rate| format!(", {rate} messages/s"));
     writeln!(
         out,
-        "log: {} bytes, {} messages, position {}{rate}",
-        report.capacity_bytes, report.messages, report.position
+        "log: {} bytes, {} messages, position {}, format {}{rate}",
+        report.capacity_bytes, report.messages, report.position, report.format
     )?;
     for publisher in &report.publishers {
         write!(out, "publisher  {:3}  pid {:7}  uid {:5}", publisher.slot, publisher.pid, publisher.uid)?;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_os::Context;
+use causeway_os::handshake::Part;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::watcher::Watched;
-use crate::control::{self, Kind, Packet};
+use crate::control::{self, JOIN, Kind, OBSERVE, OFFER, Packet};
 use crate::error::{Error, Result, name};
 use crate::port::Descriptors;
-use crate::shared::ABI;
 
 const CONNECT: &str = "connect to the bus at";
 /// How long the authority may take for an answer.
@@ -39,13 +39,23 @@ impl Link {
         let start = Instant::now();
         loop {
             let mut link = Link::connect(path)?;
-            let words = [u64::from(ABI), u64::from(outbox.is_none()), 0, 0];
-            match control::send(&link.socket, &Packet::new(Kind::Join, words), outbox.as_slice()) {
+            let (operation, part) =
+                if outbox.is_some() { (JOIN, Part::Writes) } else { (OBSERVE, Part::Reads) };
+            match control::send(&link.socket, &Packet::handshake(operation, OFFER), outbox.as_slice()) {
                 // It was refused before it asked: the reason can be read.
                 Err(error) if error.is(Errno::PIPE) || error.is(Errno::CONNRESET) => {}
                 sent => sent?,
             }
-            match link.answer() {
+            let answered = match link.answer() {
+                Ok((packet @ Packet { kind: Kind::Handshake, .. }, _)) => {
+                    OFFER
+                        .agree(packet.offer(), part)
+                        .map_err(|mismatch| Error::Refused(mismatch.to_string()))?;
+                    link.answer()
+                }
+                answered => answered,
+            };
+            match answered {
                 Ok((welcome @ Packet { kind: Kind::Welcome, .. }, fds)) => return Ok((link, welcome, fds)),
                 // Places become free as soon as all have read what the last member there sent.
                 Ok((Packet { kind: Kind::Refused, words: [1, ..], .. }, _))
@@ -130,6 +140,7 @@ impl Link {
             }
             match control::receive(&self.socket) {
                 Ok(Some((Packet { kind: Kind::Disconnected, text, .. }, _))) => self.why = Some(text),
+                Ok(Some((packet, _))) if packet.may_be_ignored() => {}
                 Ok(Some(answer)) => return Ok(answer),
                 // An answer whose descriptors did not fit into the table of this process.
                 Err(error) if error.is(Errno::MFILE) => return Err(error),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::Context;
 use causeway_os::epoll::Token;
+use causeway_os::handshake::Offer;
 use causeway_os::socket::Credentials;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::net::sockopt;
@@ -16,6 +17,7 @@ use super::places::Share;
 use crate::connection::pidfd_of;
 use crate::error::{Refusal, Result};
 use crate::foreign::ForeignSocket;
+use crate::log::form::OFFER;
 use crate::options::Access;
 use crate::wire::Message;
 
@@ -59,6 +61,8 @@ pub struct Connection {
     deadline: Option<Instant>,
     mistakes: u32,
     pub role: Role,
+    /// The formats that it has, once it has said so.
+    pub offer: Offer,
 }
 
 /// Where a connection comes from.
@@ -91,7 +95,7 @@ pub enum Role {
         slot: u8,
         is_busy: bool,
     },
-    /// A subscriber that waits for publishers.
+    /// A subscriber that waits for publishers, or for a log of another format.
     Waiting,
     /// A subscriber that is not ready yet.
     Joining {
@@ -156,6 +160,7 @@ impl Connections {
             deadline: (origin == Origin::Path).then(|| Instant::now() + VISIT_TIME),
             mistakes: 0,
             role: Role::Client,
+            offer: OFFER,
         };
         self.by_token.insert(token, connection);
         Ok(token)

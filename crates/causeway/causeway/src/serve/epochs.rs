@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
+use causeway_os::handshake::Part;
 
 use super::connections::{Answer, Connection, Role};
 use super::logs::{Ended, Next, free};
@@ -69,6 +70,8 @@ impl State {
         if usize::from(slot) >= PUBLISHERS_MAX {
             return Err(Refusal::TooMany);
         }
+        let offer = self.connections.get(token)?.offer;
+        self.offer().agree(offer, Part::Writes).map_err(|_| Refusal::OtherFormat)?;
         if self.logs.next.is_none() {
             self.want_log(self.logs.present.capacity_bytes())?;
         }
@@ -80,7 +83,8 @@ impl State {
 
     /// Sends the next log, if it is there, to a publisher that joins with it.
     fn send_next_to_joiner(&mut self, (token, slot): (u64, u8)) -> Answer {
-        if self.logs.next.is_none() {
+        if self.logs.next.as_ref().is_none_or(|next| !self.has_level(token, next.log.level())) {
+            // It comes, or the one after it does, in a format that this publisher has.
             return Ok(());
         }
         let logs = self.connect_for_logs(token, slot);
@@ -101,6 +105,10 @@ impl State {
             self.end_if_nobody_is_left();
         }
         granted
+    }
+
+    fn has_level(&self, token: u64, level: u32) -> bool {
+        self.connections.get(token).is_ok_and(|one| (one.offer.min..=one.offer.max).contains(&level))
     }
 
     /// Asks for another log, which is made without the lock: see [`State::take_wanted_log`].
@@ -129,8 +137,8 @@ impl State {
     ) -> Option<impl FnOnce() -> Result<(OwnedFd, MappedLog)> + Send + use<>> {
         let capacity_bytes = self.logs.wanted.take()?;
         self.logs.is_making = true;
-        let (present, name) = (Arc::clone(&self.logs.present), self.name.clone());
-        Some(move || present.create_next(&name, capacity_bytes))
+        let (present, name, level) = (Arc::clone(&self.logs.present), self.name.clone(), self.next_level());
+        Some(move || present.create_next(&name, capacity_bytes, level))
     }
 
     /// A log was made: the publishers map it. The roll is complete when they have.
@@ -141,8 +149,8 @@ impl State {
         }
         let (fd, log) = made.inspect_err(|_| self.refuse_joiners(Refusal::Exhausted))?;
         let (epoch, capacity_bytes) = (log.epoch(), log.capacity_bytes());
-        if epoch != self.logs.present.epoch() + 1 {
-            // The only publisher has gone on in the log before this one meanwhile.
+        if epoch != self.logs.present.epoch() + 1 || log.level() != self.next_level() {
+            // The only publisher has gone on in the log before this one meanwhile, or members have come or left.
             self.logs.wanted = Some(capacity_bytes);
             return Ok(());
         }
@@ -297,7 +305,11 @@ impl State {
         let fd = std::mem::replace(&mut self.logs.present_fd, next.fd);
         self.logs.ended.push_back(Ended { log, fd, since: Instant::now() });
         self.pages.wake_word.continue_in(Arc::clone(&self.logs.present));
-        for (token, slot) in std::mem::take(&mut self.logs.joiners) {
+        let level = self.logs.present.level();
+        let joiners = std::mem::take(&mut self.logs.joiners);
+        let (admitted, others) = joiners.into_iter().partition(|(token, _)| self.has_level(*token, level));
+        self.logs.joiners = others;
+        for (token, slot) in admitted {
             self.admit_late_publisher(token, slot);
         }
         self.announce_epoch(self.logs.present.epoch());
@@ -307,6 +319,13 @@ impl State {
         }
         self.end_outcasts(outcasts);
         self.drop_ended_logs();
+        if self.pages.is_sealed() {
+            self.admit_waiting();
+        }
+        if !self.logs.joiners.is_empty() {
+            let _ = self.want_log(self.logs.present.capacity_bytes());
+        }
+        self.follow_formats();
         Ok(Arc::clone(&self.logs.present))
     }
 

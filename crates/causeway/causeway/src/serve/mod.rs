@@ -9,6 +9,7 @@ mod allowance;
 mod connections;
 mod epochs;
 mod first;
+mod formats;
 mod listener;
 mod logs;
 mod payload_files;
@@ -156,13 +157,25 @@ impl Host {
             self.shared.rolled.notify_all();
             added?;
         }
-        drop(self.shared.wait_while_rolling(state));
+        // Whoever waits for another format may want one more.
+        self.shared.make_wanted_log(self.shared.wait_while_rolling(state));
         Ok(())
+    }
+
+    /// See [`Group::upgrade`](crate::Group::upgrade).
+    pub fn upgrade(&self) -> Result<u32> {
+        let mut state = self.shared.wait_while_rolling(self.state());
+        let level = state.upgrade().map_err(Error::Refused)?;
+        self.roll(state)?;
+        Ok(level)
     }
 
     /// Ends the log of one publisher, which is `writer`, and returns the one to go on in.
     pub fn begin_next(&self, writer: &mut Writer<Arc<MappedLog>>) -> Result<Arc<MappedLog>> {
-        self.state().begin_next(|_| Ok(writer.end_log()))
+        let mut state = self.state();
+        let begun = state.begin_next(|_| Ok(writer.end_log()));
+        self.shared.make_wanted_log(state);
+        begun
     }
 }
 
@@ -258,8 +271,11 @@ impl Shared {
         let work = move || {
             // Those who wait for it are told.
             let made = make();
-            let _ = lock(&shared.state).add_log(made);
+            let mut state = lock(&shared.state);
+            let _ = state.add_log(made);
             shared.rolled.notify_all();
+            // If others came meanwhile, that was not what they need.
+            shared.make_wanted_log(state);
         };
         if let Err(error) = crate::reservation::spawn("causeway-log", work) {
             let _ = state.add_log(Err(Error::os("start", "the thread that makes a log", error)));

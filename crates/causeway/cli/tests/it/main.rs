@@ -5,5 +5,6 @@ mod bus;
 mod command;
 mod folder;
 mod help;
+mod releases;
 mod support;
 mod top;
