@@ -85,8 +85,7 @@ pub fn entries(folder: &Path) -> io::Result<(Vec<Entry>, Vec<NoRecord>)> {
     let mut paths: Vec<PathBuf> =
         listing.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
     paths.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
-    // Names of one second differ in their number.
-    paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    paths.sort_by_cached_key(|path| second_and_number(path));
     let (mut entries, mut others) = (Vec::new(), Vec::new());
     for path in paths {
         match entry(&path) {
@@ -96,6 +95,19 @@ pub fn entries(folder: &Path) -> io::Result<(Vec<Entry>, Vec<NoRecord>)> {
     }
     sort(&mut entries);
     Ok((entries, others))
+}
+
+/// What the names of records order them by: the name without the number, and the number of those that began in one second, the first of
+/// which has none. A session that began at the end of a second may have the name of the next one.
+fn second_and_number(path: &Path) -> (PathBuf, u32) {
+    let stem = path.with_extension("");
+    let name = stem.to_string_lossy();
+    // A time of day has six digits.
+    let number = |digits: &str| digits.parse().ok().filter(|_| digits.len() < 6);
+    match name.rsplit_once('-').and_then(|(of, digits)| Some((of.into(), number(digits)?))) {
+        Some(numbered) => numbered,
+        None => (stem, 1),
+    }
 }
 
 /// The oldest first; those of one second stay in their order.
@@ -163,5 +175,23 @@ pub fn entry(path: &Path) -> Result<Entry, String> {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_one_second_come_in_the_order_of_their_numbers_and_before_those_of_the_next() {
+        let names =
+            ["-101009.jsonl", "-101010.jsonl", "-101010-2.jsonl", "-101010-10.jsonl", "-101011.jsonl"];
+        let in_order: Vec<PathBuf> =
+            names.iter().map(|of| format!("store-2/weighbridge-20260926{of}").into()).collect();
+        let mut paths = in_order.clone();
+        paths.sort();
+        assert_ne!(paths, in_order, "names alone are in another order");
+        paths.sort_by_cached_key(|path| second_and_number(path));
+        assert_eq!(paths, in_order);
     }
 }

@@ -183,7 +183,8 @@ pub struct SampledByRole {
     pub ops: u64,
     /// CPU time of the role in them.
     pub cpu_ns: u64,
-    /// Time before their beginnings that other roles may already have spent on them.
+    /// Time before their beginnings that other roles may already have spent on them, and time in which this role read its counters: what
+    /// CPU time in them may exceed their length by.
     pub gaps_ns: u64,
 }
 

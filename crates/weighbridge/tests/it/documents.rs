@@ -46,7 +46,7 @@ const RULES: &[(&str, Rule, &str)] = &[
     ("cases", |all| each(all, unknown_cases), "roundtrip/no-such-mechanism/1/same-cpu"),
     ("files", |all| each(all, missing_files), "causeway/src/no_such_file.rs"),
     ("packages", |all| each(all, missing_programs), "no package no-such-package"),
-    ("programs", |all| each(all, missing_programs), "causeway has no --test no_such_test"),
+    ("programs", |all| each(all, missing_programs), "causeway-ipc has no --test no_such_test"),
     ("features", |all| each(all, wrong_dependencies), "causeway-bus has no feature no-such-feature"),
     ("rows", contradicting_rows, "disagree"),
     ("width", |all| each(all, long_lines), "line 3"),

@@ -65,6 +65,7 @@ impl Ctx<'_> {
             }
             index += 1;
             let batch = Batch { first, ops };
+            let begin_ns = self.now_ns();
             let before = ThreadCounters::read();
             let start_ns = self.now_ns();
             if timed {
@@ -75,6 +76,7 @@ impl Ctx<'_> {
                 window_marks::window_ends();
             }
             let spent = ThreadCounters::read().since(&before);
+            let read_ns = self.now_ns();
             plan.learn(ops, elapsed_ns);
             check(batch, tally, expect(batch))?;
             let counted_ns = note(Noted { batch, elapsed_ns, is_sample: timed })?;
@@ -83,8 +85,10 @@ impl Ctx<'_> {
             }
             if timed {
                 // Nothing goes before a batch that parks: the other roles sleep until it begins.
-                let gap_ns = if parks { 0 } else { start_ns - ended_ns + tail_ns };
-                self.count_sample(ops, spent.cpu_ns, gap_ns);
+                let gap_ns = if parks { start_ns - begin_ns } else { start_ns - ended_ns + tail_ns };
+                // Interrupts between the readings and the sample count as CPU time in it; with other programs about they take milliseconds.
+                let beside_ns = read_ns.saturating_sub(start_ns + elapsed_ns);
+                self.count_sample(ops, spent.cpu_ns, gap_ns + beside_ns);
                 self.count_paced(ops, (start_ns, start_ns + elapsed_ns));
                 self.shared.push_sample(Sample {
                     start_ns,

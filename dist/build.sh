@@ -1,0 +1,299 @@
+#!/usr/bin/env bash
+# Makes what people install without a toolchain, from this checkout:
+#
+#   dist/build.sh [-o FOLDER] [PART...]         crates static deb oci sbom; all of them without a PART
+#   dist/build.sh same [PART...]                makes them twice, in two folders, and says whether they are equal bit by bit
+#
+# FOLDER is target/dist where none is named. A part that needs a tool which is not here says which one, and the others are made; the last line
+# tells what was skipped. Nothing is fetched but packages of the registry and, with rustup, the standard library of a target.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+
+out=$root/target/dist
+parts=()
+same=
+while [ $# -gt 0 ]; do
+    case $1 in
+    -o | --out) out=$(realpath -m "${2:?-o needs a folder}") && shift 2 ;;
+    same) same=1 && shift ;;
+    crates | static | deb | oci | sbom) parts+=("$1") && shift ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0" && exit ;;
+    *) echo "$0: there is no part \`$1\`; there are crates, static, deb, oci and sbom" >&2 && exit 2 ;;
+    esac
+done
+[ ${#parts[@]} -gt 0 ] || parts=(crates static deb oci sbom)
+
+# What is built knows no folder and no time but that of the last change.
+if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
+    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y Cargo.lock)
+fi
+export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+umask 022
+registry=${CARGO_HOME:-$HOME/.cargo}
+export CARGO_INCREMENTAL=0 RUSTFLAGS="--remap-path-prefix=$root=/usr/src/weighbridge --remap-path-prefix=$registry=/usr/src/cargo"
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+skipped=()
+
+# A part that lacks something: skip WHAT WHY.
+skip() {
+    skipped+=("$1: $2")
+}
+
+has() {
+    command -v "$1" >/dev/null
+}
+
+# What is installed, with the package that it is in.
+packages=(-p weighbridge -p causewayd -p causeway-cli)
+programs=(weighbridge causewayd causeway)
+if [ -e crates/causeway/recorder ]; then
+    packages+=(-p causeway-recorder)
+    programs+=(causeway-record)
+fi
+
+# Programs of a target: build TARGET. Tells their folder.
+build() {
+    cargo build --release --locked --target "$1" --target-dir "$target_dir" "${packages[@]}" >&2
+    echo "$target_dir/$1/release"
+}
+
+# A tar archive that depends on its content alone: archive FILE FOLDER NAME...
+archive() {
+    local file=$1 folder=$2
+    shift 2
+    tar --create --directory "$folder" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+        --pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime "$@" | if [[ $file == *.gz ]]; then gzip -9n; else cat; fi >"$file"
+}
+
+# Manual pages of PROGRAM and all its commands, and its completions, below FOLDER: documents PROGRAM FOLDER.
+documents() {
+    local program=$1 folder=$2 name=${1##*/}
+    local man=$folder/usr/share/man/man1
+    mkdir -p "$man" "$folder"/usr/share/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
+    page_of() {
+        case $name in
+        causewayd) "$program" --man ;;
+        causeway-record) return 1 ;;
+        *) "$program" man "$@" ;;
+        esac
+    }
+    pages() {
+        local text page below
+        text=$(page_of "$@") || return 0
+        page=$(IFS=- && echo "$name${*:+-$*}")
+        printf '%s\n' "$text" | gzip -9n >"$man/$page.1.gz"
+        for below in $(printf '%s\n' "$text" | sed 's/\\-/-/g' | grep -oE "^$page-[a-z-]+\(1\)" | sort -u); do
+            below=${below#"$page"-}
+            below=${below%(1)}
+            [ "$below" = help ] || pages "$@" "$below"
+        done
+    }
+    pages
+    completion_of() {
+        case $name in
+        causewayd) "$program" --completions "$1" ;;
+        *) "$program" completions "$1" ;;
+        esac
+    }
+    [ "$name" != causeway-record ] || return 0
+    completion_of bash >"$folder/usr/share/bash-completion/completions/$name"
+    completion_of zsh >"$folder/usr/share/zsh/vendor-completions/_$name"
+    completion_of fish >"$folder/usr/share/fish/vendor_completions.d/$name.fish"
+}
+
+# Every package of the bus as the registry would get it, each compiled from its packed file against the other ones.
+crates() {
+    RUSTFLAGS='' cargo publish --dry-run --allow-dirty --locked --target-dir "$target_dir" -p causeway-os -p causeway-waiting -p causeway-dbus-wire \
+        -p causeway-ipc -p causeway-bus -p causewayd -p causeway-cli >&2
+    mkdir -p "$out/crates"
+    cp "$target_dir"/package/*.crate "$out/crates/"
+}
+
+# Programs that need no library of the machine, for two processors.
+static() {
+    local arch triple linker folder stage=$work/static
+    for arch in x86_64 aarch64; do
+        triple=$arch-unknown-linux-musl
+        if ! [ -e "$(rustc --print sysroot)/lib/rustlib/$triple" ] && ! { has rustup && rustup target add "$triple" >&2; }; then
+            skip "static, $arch" "the standard library for $triple is not installed; rustup target add $triple"
+            continue
+        fi
+        # rustc brings a linker and musl; another processor needs no compiler of its own.
+        linker="CARGO_TARGET_$(echo "$triple" | tr 'a-z-' 'A-Z_')_LINKER"
+        export "$linker=rust-lld"
+        folder=$(build "$triple")
+        name=causeway-weighbridge-$version-$triple
+        rm -rf "${stage:?}/$name" && mkdir -p "$stage/$name"
+        for program in "${programs[@]}"; do cp "$folder/$program" "$stage/$name/"; done
+        cp LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$stage/$name/"
+        archive "$out/$name.tar.gz" "$stage" "$name"
+    done
+    if has qemu-aarch64-static || has qemu-aarch64; then
+        local emulator
+        emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64)
+        "$emulator" "$stage/causeway-weighbridge-$version-aarch64-unknown-linux-musl/causeway" --version >&2
+    else
+        skip "static, aarch64, a first run" "qemu-aarch64 is not installed (Debian: qemu-user)"
+    fi
+}
+
+# One Debian package: package NAME SECTION SYNOPSIS DESCRIPTION FOLDER [DEPENDS].
+package() {
+    local name=$1 section=$2 synopsis=$3 description=$4 folder=$5 depends=${6:-}
+    local doc=$folder/usr/share/doc/$name arch
+    arch=$(dpkg --print-architecture)
+    mkdir -p "$doc" "$folder/DEBIAN"
+    cat >"$doc/copyright" <<EOF
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: weighbridge
+
+Files: *
+Copyright: the authors of Weighbridge and Causeway
+License: Expat or Apache-2.0
+
+License: Expat
+$(sed -n '/^Permission/,$p' LICENSE-MIT | sed 's/^$/./; s/^/ /')
+
+License: Apache-2.0
+ On Debian systems, the full text is in /usr/share/common-licenses/Apache-2.0.
+EOF
+    printf '%s (%s) unstable; urgency=medium\n\n  * See the changes of the project, CHANGELOG.md in its sources.\n\n -- %s  %s\n' \
+        "$name" "$version" "$maintainer" "$(date -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.gz"
+    # What the programs are linked with, by the tool of Debian where it is here.
+    local needed=libc6
+    if has dpkg-shlibdeps; then
+        mkdir -p "$work/shlibs/debian" && printf 'Source: weighbridge\n\nPackage: %s\nArchitecture: any\n' "$name" >"$work/shlibs/debian/control"
+        local files
+        mapfile -t files < <(find "$folder" -type f \( -path '*/bin/*' -o -name '*.so.*' \))
+        needed=$(cd "$work/shlibs" && dpkg-shlibdeps -O --ignore-missing-info "${files[@]/#/-e}" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
+    fi
+    cat >"$folder/DEBIAN/control" <<EOF
+Package: $name
+Version: $version
+Architecture: $arch
+Maintainer: $maintainer
+Section: $section
+Priority: optional
+Installed-Size: $(du -sk --exclude=DEBIAN "$folder" | cut -f 1)
+Depends: ${needed:-libc6}${depends:+, $depends}
+Description: $synopsis
+$(fold -sw 76 <<<"$description" | sed 's/ *$//; s/^/ /')
+EOF
+    (cd "$folder" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+    find "$folder" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
+    dpkg-deb --root-owner-group -Zxz --build "$folder" "$out/${name}_${version}_$arch.deb" >&2
+}
+
+deb() {
+    has dpkg-deb || { skip deb "dpkg-deb is not installed" && return; }
+    maintainer=${DEBFULLNAME:-Weighbridge} && maintainer="$maintainer <${DEBEMAIL:-maintainers@example.invalid}>"
+    local folder stage=$work/deb
+    folder=$(build "$(rustc --print host-tuple)")
+    rm -rf "$stage"
+    install -D -t "$stage/causewayd/usr/bin" "$folder/causewayd"
+    # The units of a user, which nobody enables for them.
+    install -D -m 644 -t "$stage/causewayd/usr/lib/systemd/user" dist/systemd/user/causewayd.{service,socket}
+    install -D -t "$stage/causeway/usr/bin" "$folder/causeway"
+    [[ ${programs[*]} != *causeway-record* ]] || install -t "$stage/causeway/usr/bin" "$folder/causeway-record"
+    install -D -t "$stage/weighbridge/usr/bin" "$folder/weighbridge"
+    for program in causewayd causeway weighbridge; do documents "$folder/$program" "$stage/$program"; done
+    package causewayd admin "message bus for D-Bus programs and native members" \
+        "A broker for programs of D-Bus, in one thread and with one order of all messages. Native members share its order in memory and need no process in between. The units for a user are installed and not enabled." \
+        "$stage/causewayd"
+    package causeway admin "groups and buses in shared memory, from a shell" \
+        "Serves, publishes, subscribes and looks at groups of the Causeway message bus, and calls, watches and lists what is on a bus." \
+        "$stage/causeway"
+    package weighbridge utils "what messages between Linux processes cost, and why" \
+        "Measures what it costs to move messages, wake-ups and memory between processes, and explains each figure by what was counted: context switches, faults, copies, processor time." \
+        "$stage/weighbridge"
+    if [ -e crates/causeway/c/Makefile ]; then
+        make -s -C crates/causeway/c install DESTDIR="$stage/c" PREFIX=/usr LIBDIR="/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)" \
+            CARGO_TARGET_DIR="$target_dir" >&2
+        mkdir -p "$stage/libcauseway0"
+        (cd "$stage/c" && find . -name 'libcauseway.so.*' -print0 | cpio --quiet -0pdm "$stage/libcauseway0" && find . -name 'libcauseway.so.*' -delete)
+        package libcauseway0 libs "Causeway for programs in C: the library" \
+            "Logs, calls and buses in shared memory for programs that are not in Rust." "$stage/libcauseway0"
+        package libcauseway-dev libdevel "Causeway for programs in C: headers" \
+            "Headers, the static library and the pkg-config files of libcauseway." "$stage/c" "libcauseway0 (= $version)"
+    fi
+    if has lintian; then
+        lintian --fail-on error "$out"/*.deb >&2
+    else
+        skip "deb, a look at the packages" "lintian is not installed"
+    fi
+}
+
+# An image with one static program and a user that is nobody's: a layer, its configuration and its manifest.
+oci() {
+    local triple=x86_64-unknown-linux-musl image=$work/oci layer=$work/layer
+    local program=$work/static/causeway-weighbridge-$version-$triple/causewayd
+    [ -e "$program" ] || static
+    [ -e "$program" ] || { skip oci "there is no static causewayd" && return; }
+    rm -rf "$image" "$layer" && mkdir -p "$image/blobs/sha256" "$layer/usr/bin" "$layer/run/causewayd"
+    cp "$program" "$layer/usr/bin/"
+    chmod 1777 "$layer/run/causewayd"
+    # Adds standard input to the image, and tells its digest and size.
+    blob() {
+        cat >"$image/blob" && local digest
+        digest=$(sha256sum <"$image/blob" | cut -d ' ' -f 1)
+        stat -c "$digest %s" "$image/blob" && mv "$image/blob" "$image/blobs/sha256/$digest"
+    }
+    archive "$work/layer.tar" "$layer" usr run
+    local layer_digest layer_bytes config_digest config_bytes manifest_digest manifest_bytes diff
+    diff=$(sha256sum <"$work/layer.tar" | cut -d ' ' -f 1)
+    read -r layer_digest layer_bytes < <(gzip -9n <"$work/layer.tar" | blob)
+    local created
+    created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)
+    read -r config_digest config_bytes < <(
+        printf '{"created":"%s","architecture":"amd64","os":"linux","config":{"User":"65532:65532","Entrypoint":["/usr/bin/causewayd"],"Cmd":["--session","--nofork","--nopidfile","--address=unix:path=/run/causewayd/bus"],"Labels":{"org.opencontainers.image.version":"%s","org.opencontainers.image.licenses":"MIT OR Apache-2.0"}},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]},"history":[{"created":"%s","created_by":"dist/build.sh"}]}' \
+            "$created" "$version" "$diff" "$created" | blob
+    )
+    read -r manifest_digest manifest_bytes < <(
+        printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:%s","size":%s},"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":"sha256:%s","size":%s}]}' \
+            "$config_digest" "$config_bytes" "$layer_digest" "$layer_bytes" | blob
+    )
+    printf '{"imageLayoutVersion":"1.0.0"}' >"$image/oci-layout"
+    printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:%s","size":%s,"annotations":{"org.opencontainers.image.ref.name":"causewayd:%s"}}]}' \
+        "$manifest_digest" "$manifest_bytes" "$version" >"$image/index.json"
+    archive "$out/causewayd-$version.oci.tar" "$image" blobs index.json oci-layout
+}
+
+# What the programs are made of, for who must know it (CycloneDX).
+sbom() {
+    has cargo-cyclonedx || { skip sbom "cargo-cyclonedx is not installed (cargo install cargo-cyclonedx)" && return; }
+    local package
+    for package in crates/weighbridge crates/causeway/causewayd crates/causeway/cli; do
+        cargo cyclonedx --quiet --format json --spec-version 1.5 --manifest-path "$package/Cargo.toml" --override-filename sbom >&2
+        local name
+        name=$(sed -n '0,/^name/s/^name = "\(.*\)"/\1/p' "$package/Cargo.toml")
+        # A number and a time of each making, and the folder, are no part of what is described.
+        sed -E '/"serialNumber":/d; s|"timestamp": "[^"]*"|"timestamp": "'"$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)"'"|; s|'"$root"'|/usr/src/weighbridge|g' "$package/sbom.json" >"$out/$name.cdx.json"
+    done
+    find crates -name sbom.json -delete
+}
+
+# In a copy elsewhere, with a target folder of its own, for nothing may depend on where it was built.
+if [ -n "$same" ]; then
+    [ ${#parts[@]} -gt 0 ] || parts=(static deb oci sbom)
+    twice=$(mktemp -d)
+    trap 'rm -rf "$twice"' EXIT
+    for folder in first second/deeper; do
+        mkdir -p "$twice/$folder"
+        git archive HEAD | tar -x -C "$twice/$folder"
+        "$twice/$folder/dist/build.sh" -o "$twice/out-${folder%%/*}" "${parts[@]}"
+        rm -rf "$twice/$folder"
+    done
+    (cd "$twice/out-first" && find . -type f | sort | xargs sha256sum) >"$twice/sums"
+    cat "$twice/sums"
+    (cd "$twice/out-second" && sha256sum --quiet --check "$twice/sums") && echo "Both are equal, bit by bit." && exit
+    echo "$0: not equal" >&2 && exit 1
+fi
+
+mkdir -p "$out" "$root/target"
+target_dir=$root/target/dist-build
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for part in "${parts[@]}"; do "$part"; done
+(cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum >SHA256SUMS && cat SHA256SUMS)
+[ ${#skipped[@]} -eq 0 ] || printf 'skipped: %s\n' "${skipped[@]}"
