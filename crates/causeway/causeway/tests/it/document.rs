@@ -170,7 +170,7 @@ fn the_numbers_of_the_document_are_those_of_the_code() {
         format!("Version of the handshake: **{}**", causeway_os::handshake::VERSION),
         format!("An operation from {} on", causeway_os::handshake::MAY_BE_IGNORED),
         format!("{PREFIX_BYTES} bytes at level 1, {PREFIX_BYTES_2} at level 2"),
-        format!("at most {} MiB", PREFIX_BYTES_MAX >> 20),
+        format!("at {} MiB at the latest", PREFIX_BYTES_MAX >> 20),
         format!("words that change (offset {TAIL_OFFSET};"),
         format!("one memfd of {PAGE_BYTES} bytes per subscriber"),
         format!("one memfd of {STATUS_BYTES} bytes"),

@@ -249,7 +249,7 @@ fn a_server_that_answers_nonsense_is_an_error() {
         (&b"hello"[..], &[][..]),
         (&grant, &[]),
         (&granted(20), &[]),
-        (&granted(99), &[]),
+        (&granted(63), &[]),
         (&[0; 200], &[]),
         (&grant, &with_pipe),
     ] {

@@ -58,7 +58,7 @@ fn a_header_with_impossible_values_is_refused() {
         (2, |header| header.start.store(NOT_BEGUN, Ordering::Relaxed), "0xffff"),
         (2, |header| header.ring_offset.store(8192, Ordering::Relaxed), "its ring at 0x2000"),
         (2, |header| header.tail_offset.store(u64::MAX - 4095, Ordering::Relaxed), "its words at 0xffff"),
-        (2, |header| header.ring_offset.store(PREFIX_BYTES, Ordering::Relaxed), "no log has"),
+        (2, |header| header.ring_offset.store(PREFIX_BYTES, Ordering::Relaxed), "in a file for 2^13"),
         (2, |header| header.incompat.store(2, Ordering::Relaxed), "features 0x2"),
     ];
     for (level, damage, expected) in damages {
