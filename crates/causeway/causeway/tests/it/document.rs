@@ -174,7 +174,7 @@ fn the_numbers_of_the_document_are_those_of_the_code() {
         format!("words that change (offset {TAIL_OFFSET};"),
         format!("one memfd of {PAGE_BYTES} bytes per subscriber"),
         format!("one memfd of {STATUS_BYTES} bytes"),
-        "a power of two (4 KiB … 1 GiB)".to_owned(),
+        "(4 KiB … 1 GiB)".to_owned(),
     ] {
         assert!(DOCUMENT.contains(&sentence), "{sentence:?} is not in the document");
     }
