@@ -31,10 +31,16 @@ pub fn publish_some_to(group: &Group, count: u64) {
     }
 }
 
+/// The number of this process in the low half, and when it was asked for first in the high half: numbers of processes are used again.
+fn own_id() -> u64 {
+    static OWN: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *OWN.get_or_init(|| u64::from(std::process::id()) | (causeway_os::clock::monotonic_ns() >> 10) << 32)
+}
+
 /// A message of this process, of a length that its number decides.
 pub fn numbered(number: u64) -> Vec<u8> {
-    let own = u64::from(std::process::id());
-    let mut payload = vec![own as u8; (16 + (number * 37 + own) % 300) as usize];
+    let own = own_id();
+    let mut payload = vec![own as u8; (16 + (number * 37 + own % 300) % 300) as usize];
     payload[..8].copy_from_slice(&own.to_le_bytes());
     payload[8..16].copy_from_slice(&number.to_le_bytes());
     payload
