@@ -5,7 +5,7 @@
 #   docs/figures.sh fingerprint lab|dbus                            what the crates that measure contain
 #   docs/figures.sh mark                                            marks figures of an earlier program as such
 #
-# Further parts: dbus-session, dbus-costs, precision, coverage (sessions of hours; LEDGER names a folder that has some). RECORDS names the folder that keeps the records; a record that is already
+# Further parts: advise (four minutes), dbus-session, dbus-costs, precision, coverage (sessions of hours; LEDGER names a folder that has some). RECORDS names the folder that keeps the records; a record that is already
 # there is shown again and not measured again. WEIGHBRIDGE names another program than target/release/weighbridge. Refuses to
 # measure a tree with changes. The parts without which it is called take about nine minutes; leave the machine idle meanwhile.
 set -euo pipefail
@@ -146,6 +146,12 @@ kdbus --only cost roundtrip/{pipe,memfd-pass,causeway-sw}/{4096,65536,1048576}/s
 CASES
 }
 
+# Whether what is advised for thirty random demands is the best; where it is not, the figure says so and this fails.
+advise() {
+    docs/figures/advise.sh "$records/advise" >"$figures/advise.txt"
+    measured advise.txt lab
+}
+
 dbus-session() {
     docs/figures/dbus-session.sh "$records"
     measured dbus-session.txt dbus
@@ -193,7 +199,7 @@ mkdir -p "$records"
 [ -z "$(git status --porcelain)" ] || { echo "this tree has changes: figures are measured of a commit" >&2 && exit 1; }
 for part in "${@:-quick causeway check explain}"; do
     case $part in
-    quick | causeway | check | explain | dbus-session | dbus-costs | precision | coverage) "$part" ;;
+    quick | causeway | check | explain | advise | dbus-session | dbus-costs | precision | coverage) "$part" ;;
     "quick causeway check explain") quick && causeway && check && explain ;;
     *) echo "there is no part called $part" >&2 && exit 2 ;;
     esac

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
+use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::Caps;
 use weighbridge_record::Property;
 
 use crate::values::{self, PageFormat};
@@ -13,7 +15,8 @@ use crate::values::{self, PageFormat};
 pub const AFTER_HELP: &str = "\
 Answers which mechanism to take for a message of yours. One receiver is a round trip, or with --one-way a stream; several are a fan-out. \
 Each candidate is measured as your demands need it (a descriptor for --pollable, strangers for --users any), all in one interleaved \
-session, and beside them what the demands exclude, so that each demand has a price. With --record nothing is measured.
+session, and beside them what the demands exclude, so that each demand has a price. With --record only what the record lacks is measured, beside what \
+it has in front; with --no-measure nothing.
 
 The order and what is sure of it are those of `weighbridge run`, whose record this is; `weighbridge report` shows the rest of it. Where \
 something is not said, a terminal is asked; elsewhere a default is taken, which standard error names.
@@ -23,8 +26,9 @@ Exit code: 0 a choice, 1 nothing that was measured meets all demands, 2 a mistak
 
 Examples:
   weighbridge advise --payload 500 --receivers 8 --rate 20000 --users any --cpus 2
+  weighbridge advise --payload 64K --users any --among pipe,unix-stream
   weighbridge advise --payload 64 --pollable --survives-kill --across-containers --cpu-budget 10%
-  weighbridge advise --payload 64K --one-way --record record.jsonl --format json";
+  weighbridge advise --payload 64K --one-way --record record.jsonl --no-measure --format json";
 
 /// Whose processes exchange messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,7 +42,7 @@ pub enum Users {
 #[derive(Debug, Args)]
 pub struct AdviseArgs {
     /// Bytes of a message, as in 500 or 4K [default: 64]
-    #[arg(long, value_name = "BYTES", value_parser = values::payload, help_heading = "What is exchanged")]
+    #[arg(long, value_name = "BYTES", value_parser = values::size, help_heading = "What is exchanged")]
     pub payload: Option<u64>,
     /// How many receive each message [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), help_heading = "What is exchanged")]
@@ -52,6 +56,9 @@ pub struct AdviseArgs {
     /// Messages go one way, without a reply
     #[arg(long, help_heading = "What is exchanged")]
     pub one_way: bool,
+    /// Choose among these mechanisms, as in pipe,unix-stream [default: all that `weighbridge list` shows]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanisms(), help_heading = "What is exchanged")]
+    pub among: Vec<String>,
     /// Whose processes exchange them [default: same]
     #[arg(long, value_enum, value_name = "WHOSE", help_heading = "Demands")]
     pub users: Option<Users>,
@@ -76,14 +83,17 @@ pub struct AdviseArgs {
     /// The most that all processes may take together, as a share of one CPU at the rate, as in 10%
     #[arg(long, value_name = "SHARE", value_parser = values::cpu_share, help_heading = "Demands")]
     pub cpu_budget: Option<f64>,
-    /// Read this record, and measure nothing
-    #[arg(long, value_name = "RECORD", conflicts_with_all = ["budget", "out"], help_heading = "Where figures come from")]
+    /// Read this record, and measure only what it lacks, into a record of its own
+    #[arg(long, value_name = "RECORD", help_heading = "Where figures come from")]
     pub record: Option<PathBuf>,
-    /// Time for all runs together, as in 90s or 5m [default: 150s]
+    /// Answer from the record alone, by the nearest size and number of receivers that it has
+    #[arg(long, requires = "record", conflicts_with_all = ["budget", "out", "dry_run"], help_heading = "Where figures come from")]
+    pub no_measure: bool,
+    /// Time for all runs together, as in 90s or 5m [default: 150s; less where a record has a part]
     #[arg(long, value_name = "TIME", value_parser = values::duration, help_heading = "Where figures come from")]
     pub budget: Option<Duration>,
     /// Show which cases would be measured; measure and write nothing
-    #[arg(long, conflicts_with = "record", help_heading = "Where figures come from")]
+    #[arg(long, help_heading = "Where figures come from")]
     pub dry_run: bool,
     /// The record of what is measured, a file that does not exist yet, or --force [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
@@ -97,6 +107,11 @@ pub struct AdviseArgs {
     /// Write only warnings to standard error, no progress; ask nothing
     #[arg(long, short, env = "WEIGHBRIDGE_QUIET", value_parser = FalseyValueParser::new(), help_heading = "Output")]
     pub quiet: bool,
+}
+
+fn mechanisms() -> PossibleValuesParser {
+    let all = catalogue::all().filter(|target| !target.caps.has(Caps::HARNESS));
+    PossibleValuesParser::new(all.map(|target| PossibleValue::new(target.id).hide(true)))
 }
 
 impl AdviseArgs {

@@ -17,27 +17,15 @@ use crate::{Exit, destination, mistakes, output};
 
 const AFTER_HELP: &str = "\
 Examples:
+  weighbridge advise                         which mechanism to take for a message; asks what it is
   weighbridge run                            every mechanism, a few sizes, within two minutes
   weighbridge run 'roundtrip/pipe/*'         round trips over pipes
   weighbridge list                           what can be measured here
   weighbridge report                         the tables of the last run
   weighbridge history                        the records of earlier runs
+  weighbridge compare --a X --b Y            whether B, a setting or a build, costs more than A
 
-What should I take?
-  Which mechanism for my message, rate and demands?         weighbridge advise
-
-Does A differ from B?
-  Which of the cases of a run costs less?                   weighbridge run, in its answers
-  By how much does each differ from one of them?            weighbridge report --baseline CASE
-  Did a setting or a build make it more expensive?          weighbridge compare --a X --b Y
-  Did a change, by records of before and after?             weighbridge compare OLD… --with NEW…
-  How far are two records apart, without a verdict?         weighbridge report NEW --baseline OLD
-  Since which record is it so?                              weighbridge history --changes
-  What does the kernel do differently?                      weighbridge explain --a CASE --b CASE
-  Does another kernel need more instructions?               weighbridge guest compare, and guest explain says where
-  Which symbols grew?                                       weighbridge bloat
-  Which broker carries my traffic for less?                 weighbridge dbus replay; with --a and --b: did a build?
-  Do our figures agree with those of other tools?           weighbridge check
+Each command's help says which questions it answers, and which command answers those next to it.
 
 Results go to standard output, progress and warnings to standard error.
 Exit code: 0 it holds, or was done; 1 a verdict against: regressed, outside a band, findings, a broken promise; 2 what was typed has no \
@@ -103,6 +91,9 @@ struct Typed {
     /// Show text in ASCII alone, as where the locale is of another encoding than UTF-8
     #[arg(long, global = true, help_heading = "Output")]
     ascii: bool,
+    /// Say on standard error, too, which cases are measured, which are skipped and why, and how the words were understood
+    #[arg(long, short, global = true, env = "WEIGHBRIDGE_VERBOSE", value_parser = FalseyValueParser::new(), hide_env_values = true, help_heading = "Output")]
+    verbose: bool,
     /// Colors of tables: by default on a terminal, unless NO_COLOR is set
     #[arg(
         long,
@@ -225,7 +216,7 @@ pub struct Run {
     #[arg(long, value_name = "PATH", help_heading = "Which cases")]
     pub module: Option<PathBuf>,
     /// What memory can move in a second, as in 25.6G (powers of 1000; GiB of 1024), where the firmware's table of modules cannot be read: shares of it are shown
-    #[arg(long, value_name = "BYTES", value_parser = values::rate, help_heading = "Output")]
+    #[arg(long, value_name = "BYTES_PER_S", value_parser = values::rate, help_heading = "Output")]
     pub memory_bandwidth: Option<f64>,
     /// Measure every case alone, and not in turns with a hub (a case of the same kind that the same noise affects)
     #[arg(long, help_heading = "Precision and time")]
@@ -421,6 +412,7 @@ pub fn parse() -> Result<Command, Exit> {
         destination::replace_files(typed.force);
         output::use_ascii(typed.ascii);
         output::choose_color(typed.color);
+        output::use_verbose(typed.verbose);
     });
     parsed.map(|typed| typed.command).map_err(|error| {
         use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};

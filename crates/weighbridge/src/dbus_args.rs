@@ -280,8 +280,8 @@ pub struct Replay {
 pub struct PingPong {
     #[command(flatten)]
     pub bus: Bus,
-    /// Bytes of the array that each call and each reply carries
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = [1, 100, 1000, 10_000, 100_000], value_parser = clap::value_parser!(u32).range(..=16_777_216))]
+    /// Bytes of the array that each call and each reply carries, as in 1,4K
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = [1, 100, 1000, 10_000, 100_000], value_parser = values::size_within(0..=16_777_216))]
     pub sizes: Vec<u32>,
     /// Calls of each size
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

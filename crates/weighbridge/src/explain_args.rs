@@ -199,7 +199,11 @@ pub struct WhatIf {
 }
 
 fn what_if(text: &str) -> Result<WhatIf, String> {
-    Ok(WhatIf { text: text.into(), asked: Asked::parse(text)? })
+    let asked = match text.strip_prefix("payload=") {
+        Some(bytes) => Asked::Payload(values::size(bytes)?),
+        None => Asked::parse(text)?,
+    };
+    Ok(WhatIf { text: text.into(), asked })
 }
 
 /// How a case is observed.

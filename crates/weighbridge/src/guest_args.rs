@@ -95,9 +95,9 @@ pub struct Machine {
     /// Number of CPUs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cpus: u32,
-    /// Memory, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65536))]
-    pub memory: u32,
+    /// Memory, as in 512M or 2G; a number alone counts MiB
+    #[arg(long = "memory", value_name = "BYTES", default_value = "1G", value_parser = values::memory_mib)]
+    pub memory_mib: u32,
     /// What runs its instructions
     #[arg(long, default_value = "icount", value_parser = accelerators())]
     pub accel: Accelerators,
@@ -249,7 +249,7 @@ pub struct Suite {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=40))]
     pub runs: Option<u16>,
     /// Of the suite net: bytes of a frame of Ethernet, without its checksum of 4 bytes [default: 60]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(60..=1514))]
+    #[arg(long, value_name = "BYTES", value_parser = values::size_within(60..=1514))]
     pub frame: Option<u32>,
     /// Of the suite net: flows that take turns, each from a port of its own [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10000))]

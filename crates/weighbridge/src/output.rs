@@ -47,6 +47,21 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// Does `--verbose` ask for details?
+static IS_VERBOSE: OnceLock<bool> = OnceLock::new();
+
+/// To be called once, before anything is done.
+pub fn use_verbose(is_verbose: bool) {
+    let _ = IS_VERBOSE.set(is_verbose);
+}
+
+/// Says what is only worth it to who asks.
+pub fn detail(text: impl FnOnce() -> String) {
+    if IS_VERBOSE.get() == Some(&true) {
+        say(text().trim_end());
+    }
+}
+
 pub fn warn(sentence: &str) {
     say(&format!("warning: {sentence}"));
 }

@@ -290,7 +290,8 @@ fn changes(selection: &Selection) -> Result<Changes, Failure> {
                 set.axis
             )));
         }
-        axes.push((set.axis.clone(), set.values.clone()));
+        let values = set.values.iter().map(|value| select::written_out(&set.axis, value)).collect();
+        axes.push((set.axis.clone(), values));
     }
     let placements = Some(selection.place.clone()).filter(|place| !place.is_empty());
     Ok(Changes { sizes: selection.sizes.as_ref().map(|sizes| sizes.0.clone()), placements, axes })

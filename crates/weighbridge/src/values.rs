@@ -2,7 +2,7 @@
 //!
 //! Every parser returns a sentence that says what the text is not, and how it is written.
 
-use causeway_waiting::duration;
+use causeway_waiting::{duration, size};
 use clap::ValueEnum;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -28,23 +28,6 @@ pub struct AxisValues {
 pub enum Page {
     None,
     File(PathBuf),
-}
-
-const SIZE_FORM: &str = "write bytes as 64, 4K or 1MiB (K, M and G are powers of 1024)";
-
-/// One size, such as `4K`.
-fn size(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit {
-        "" | "B" => 0,
-        "K" | "k" | "KiB" => 10,
-        "M" | "MiB" => 20,
-        "G" | "GiB" => 30,
-        _ => return Err(format!("`{text}` is not a size; {SIZE_FORM}")),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("`{text}` is not a size; {SIZE_FORM}"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is more than any memory holds"))
 }
 
 /// Bytes in a second, such as `25.6G`: K, M and G are powers of 1000 as in the names of modules, KiB, MiB and GiB of 1024.
@@ -154,12 +137,23 @@ pub fn per_second(text: &str) -> Result<f64, String> {
     }
 }
 
-/// One payload: `500`, `4K`.
-pub fn payload(text: &str) -> Result<u64, String> {
-    match sizes(text)?.0.as_slice() {
-        [one] => Ok(*one),
-        _ => Err(format!("`{text}` is several sizes; name one, as in 500 or 4K")),
+/// One size: `500`, `4K`.
+pub fn size(text: &str) -> Result<u64, String> {
+    size::parse(text, None)
+}
+
+/// One of these sizes.
+pub fn size_within(sizes: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| {
+        let bytes = size::parse_within(text, None, u64::from(*sizes.start())..=u64::from(*sizes.end()))?;
+        Ok(bytes as u32)
     }
+}
+
+/// Memory of a machine in MiB, which a number alone counts.
+pub fn memory_mib(text: &str) -> Result<u32, String> {
+    let bytes = size::parse_within(text, Some("M"), 64 << 20..=64 << 30)?;
+    Ok(bytes.div_ceil(1 << 20) as u32)
 }
 
 /// A number of sets from one to another: `12..40`, or one number.

@@ -7,6 +7,7 @@
 //! * [`at_another_time`]: a process whose clocks differ.
 //! * [`Freezer`]: processes that stand still together.
 //! * [`temp_dir`]: a folder that ends with its test.
+//! * [`help`]: the help of a program and of all its commands.
 //! * [`heap`]: what the allocator has left for later.
 //! * [`proc`]: what the kernel says of a process.
 //! * [`skipped`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
@@ -18,6 +19,7 @@
 mod frozen;
 #[cfg(target_env = "gnu")]
 pub mod heap;
+pub mod help;
 mod peer;
 pub mod proc;
 mod process;

@@ -4,8 +4,7 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use causeway_os::process::pidfd_open;
-use causeway_os::socket::{Credentials, peer_pidfd};
+use causeway_os::socket::{Credentials, peer_process};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 use rustix::time::Timespec;
@@ -48,7 +47,7 @@ impl Drop for Membership {
 
 /// The process at the other end of a connection that it made itself: a pair of sockets shows the process that made the pair.
 pub fn pidfd_of(socket: impl AsFd, peer: Credentials) -> Option<OwnedFd> {
-    peer_pidfd(socket).or_else(|_| pidfd_open(peer.pid)).ok()
+    peer_process(socket, peer.pid).0
 }
 
 /// Shuts a connection down in both directions, also for other processes that hold a descriptor of its socket.

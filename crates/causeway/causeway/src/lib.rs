@@ -191,7 +191,7 @@ pub use asynchronous::{AsyncPublisher, AsyncSubscriber};
 #[doc(inline)]
 pub use causeway_os::{
     handshake::{Mismatch, Offer},
-    socket::Credentials,
+    socket::{Credentials, Liveness},
 };
 #[cfg(feature = "tokio")]
 pub use large::AsyncLargeSubscriber;
@@ -210,6 +210,7 @@ pub use {
     options::{Access, GroupOptions, OverRate, Policy, SubscribeOptions},
     outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError},
     publisher::{Loan, Publisher},
+    reservation::memory_available_bytes,
     serve::{PublisherReport, Report, SubscriberReport},
     space::SpaceNotice,
     subscriber::{Health, InPlace, Subscriber, Waited},

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::OnceLock;
 use std::time::Duration;
 
+pub(crate) use causeway_os::process::is_own_user;
 use causeway_os::socket::Credentials;
 
 use crate::log::word::GRANULE_BYTES;
@@ -131,30 +131,6 @@ impl Access {
             Access::AnyUser => true,
         }
     }
-}
-
-/// Whether a peer with this number is the user of this process.
-///
-/// In a user namespace, every user that has no number there is shown with the same one (65534). A process that runs with
-/// that number itself cannot tell itself from them, and takes them all for others.
-pub(crate) fn is_own_user(uid: u32) -> bool {
-    uid == rustix::process::geteuid().as_raw() && (uid != unmapped_user() || every_user_is_mapped())
-}
-
-/// The number that stands for users without a number in this namespace.
-fn unmapped_user() -> u32 {
-    static UNMAPPED: OnceLock<u32> = OnceLock::new();
-    *UNMAPPED.get_or_init(|| {
-        let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
-        text.trim().parse().unwrap_or(65534)
-    })
-}
-
-/// Whether every user has a number in the user namespace of this process.
-fn every_user_is_mapped() -> bool {
-    let text = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let lengths = text.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
-    lengths.sum::<u64>() >= u64::from(u32::MAX)
 }
 
 /// The properties of a new group.

@@ -50,6 +50,11 @@ pub fn machine_bytes(key: &str) -> Option<u64> {
     control_group::line_of(&control_group::meminfo(), key)
 }
 
+/// Memory that the control groups of this process leave for logs; `None` without a limit. More is refused when a group is created.
+pub fn memory_available_bytes() -> Option<u64> {
+    control_group::available_bytes()
+}
+
 /// Fails if the control groups of this process cannot hold `bytes` more, even after they reclaim what they can.
 pub fn check(bytes: u64) -> causeway_os::Result<()> {
     match control_group::available_bytes() {

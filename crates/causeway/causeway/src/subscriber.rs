@@ -224,4 +224,10 @@ impl Subscriber {
     pub fn position(&self) -> Position {
         Position(self.reader.position())
     }
+
+    /// The log of the group that it reads: the first one has the number 0, and each that follows ([`Group::resize`](crate::Group::resize))
+    /// the next. Right after a receive, that of the message.
+    pub fn epoch(&self) -> u64 {
+        self.log.epoch()
+    }
 }

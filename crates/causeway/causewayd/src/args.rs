@@ -67,6 +67,9 @@ pub struct Args {
     /// Log to the system log only
     #[arg(long, overrides_with_all = ["nosyslog", "syslog", "syslog_only"])]
     pub syslog_only: bool,
+    /// Log each connection that comes and goes, too
+    #[arg(long, short, overrides_with = "verbose")]
+    pub verbose: bool,
     /// Have systemd start the services whose files name a unit in SystemdService=, instead of their Exec= line
     #[arg(long, overrides_with = "systemd_activation")]
     pub systemd_activation: bool,

@@ -19,6 +19,8 @@ const BYTES_MAX: usize = 4096;
 /// Facility `daemon`, severity `warning`.
 const PRIORITY: u32 = 3 << 3 | 4;
 
+/// Is what is usual said, too?
+static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
 static TO_SYSTEM: AtomicBool = AtomicBool::new(false);
 /// Does the bus serve? Until then who has started it sees at standard error why it does not.
 static SERVES: AtomicBool = AtomicBool::new(false);
@@ -42,6 +44,20 @@ pub fn to_system() {
 pub fn serves() {
     // Relaxed: nothing else depends on it.
     SERVES.store(true, Ordering::Relaxed);
+}
+
+/// From now on what is usual is said, too.
+pub fn be_verbose() {
+    // Relaxed: nothing else depends on it.
+    IS_VERBOSE.store(true, Ordering::Relaxed);
+}
+
+/// Says what is usual, where that was asked for.
+pub fn detail(line: impl FnOnce() -> String) {
+    // Relaxed: nothing else depends on it.
+    if IS_VERBOSE.load(Ordering::Relaxed) {
+        log(&line());
+    }
 }
 
 /// Says a line, if it can be said now.

@@ -49,6 +49,9 @@ fn run(args: &Args) -> Result<(), String> {
     if args.syslog || args.syslog_only {
         log::to_system();
     }
+    if args.verbose {
+        log::be_verbose();
+    }
     let config = load()?;
     if config.syslog && !args.nosyslog {
         log::to_system();
@@ -71,6 +74,9 @@ fn run(args: &Args) -> Result<(), String> {
     if let Some(account) = &config.user {
         causeway_os::process::become_user(account.uid, account.gid, &account.groups)
             .map_err(|error| error.to_string())?;
+    }
+    if causeway_os::process::is_overflow_user() {
+        return Err(causeway_os::process::overflow_user_refused());
     }
     let native = native_place(args, handed, &listeners, &guid)?;
     let mut bus = Bus::new(config, Arc::new(load), guid, address.clone());

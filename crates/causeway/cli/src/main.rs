@@ -6,10 +6,14 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
 mod bus;
+mod doctor;
 mod failure;
 mod help;
+mod program;
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,6 +22,7 @@ use causeway::{
     Access, Error, FORMATS, Group, GroupOptions, OverRate, Policy, Received, Report, SubscribeOptions,
     TryPublishError, TryRecvError,
 };
+use causeway_waiting::size;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
@@ -48,8 +53,8 @@ enum Command {
         /// is received. A process that has published too much is refused until time has made up for it; a new process is a new publisher.
         #[arg(long, value_name = "MESSAGES_PER_S", requires = "late_publishers", value_parser = clap::value_parser!(u64).range(1..))]
         publisher_rate_max: Option<u64>,
-        /// Size of the log in bytes: a power of two from 4096 to 1073741824.
-        #[arg(long, default_value_t = 1 << 20)]
+        /// Size of the log, as in 64K or 1M: a power of two from 4K to 1G.
+        #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = |text: &str| size::parse(text, None))]
         capacity: u64,
         /// The highest format of the log, for programs of other releases; see `causeway upgrade`.
         #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(formats()))]
@@ -81,7 +86,7 @@ enum Command {
         #[arg(long)]
         oldest: bool,
         /// Print publisher and position before each message.
-        #[arg(long)]
+        #[arg(long, short)]
         verbose: bool,
     },
     /// Show the group, its publishers, and how far behind each subscriber is.
@@ -100,6 +105,28 @@ enum Command {
         /// The group's socket.
         socket: PathBuf,
     },
+    /// Record what is published in a group or sent on a bus in an MCAP file; `record verify FILE` checks one
+    ///
+    /// The options are those of the program causeway-record, which does it: `causeway-record --help` shows them.
+    #[command(
+        after_help = "Examples:\n  causeway record /run/prices -o prices.mcap\n  causeway record verify prices.mcap"
+    )]
+    Record {
+        /// SOCKET -o FILE and options, or `verify` and files
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Publish what was recorded of a group
+    ///
+    /// The options are those of the program causeway-record, which does it: `causeway-record replay --help` shows them.
+    #[command(after_help = "Example:\n  causeway replay prices.mcap /run/prices-again")]
+    Replay {
+        /// FILE SOCKET and options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Say what of this machine or container Causeway lacks, and what to do about each
+    Doctor(doctor::DoctorArguments),
     Bus(bus::BusArguments),
     /// Print a manual page
     Man {
@@ -172,11 +199,26 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose)?,
         Command::Stat { socket, live } => stat(socket, live)?,
         Command::Upgrade { socket } => upgrade(socket)?,
+        Command::Record { arguments } => return Err(recorder(arguments)),
+        Command::Replay { arguments } => {
+            return Err(recorder(std::iter::once("replay".into()).chain(arguments)));
+        }
+        Command::Doctor(arguments) => return doctor::doctor(&arguments),
         Command::Bus(arguments) => return bus::run(arguments),
         Command::Man { command } => help::man(Arguments::command(), &command)?,
         Command::Completions { shell } => help::completions(Arguments::command(), shell)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Becomes causeway-record, which is a program of its own so that this one has no C code. Returns only if that fails.
+fn recorder(arguments: impl IntoIterator<Item = OsString>) -> Failure {
+    let program = match program::find("causeway-record", "crates/causeway/recorder") {
+        Ok(program) => program,
+        Err(failure) => return failure,
+    };
+    let error = std::process::Command::new(&program).args(arguments).exec();
+    Failure::Failed(format!("cannot start {}: {error}", program.display()))
 }
 
 /// Whose messages a group has.
@@ -248,8 +290,9 @@ fn serve(
 }
 
 /// Who was over its rate, and what comes of that.
-fn told(OverRate { publisher, pid, uid, excess, is_there, .. }: OverRate) -> String {
+fn told(OverRate { publisher, pid: process, uid, excess, is_there, .. }: OverRate) -> String {
     let what_comes = if is_there { "it is disconnected" } else { "it has left" };
+    let pid = pid(process);
     format!(
         "publisher {publisher} (process {pid} of user {uid}) has published {excess} messages too many; {what_comes}"
     )
@@ -373,6 +416,11 @@ fn stat(socket: PathBuf, live: bool) -> Result<(), Failure> {
     }
 }
 
+/// The number of a process; one in a namespace that the server does not see has none there.
+fn pid(pid: u32) -> String {
+    if pid == 0 { "(another namespace)".into() } else { pid.to_string() }
+}
+
 fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) -> io::Result<()> {
     let rate = before.map(|before| report.messages.saturating_sub(before.messages));
     let rate = rate.map_or(String::new(), |rate| format!(", {rate} messages/s"));
@@ -382,7 +430,14 @@ fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) 
         report.capacity_bytes, report.messages, report.position, report.format
     )?;
     for publisher in &report.publishers {
-        write!(out, "publisher  {:3}  pid {:7}  uid {:5}", publisher.slot, publisher.pid, publisher.uid)?;
+        write!(
+            out,
+            "publisher  {:3}  pid {:>7}  uid {:5}  end seen by {}",
+            publisher.slot,
+            pid(publisher.pid),
+            publisher.uid,
+            publisher.liveness.name()
+        )?;
         match publisher.waits_for {
             Some((subscriber, since)) => {
                 writeln!(out, "  waits for subscriber {subscriber} since {:.1} s", since.as_secs_f64())?;
@@ -393,15 +448,16 @@ fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) 
     for subscriber in &report.subscribers {
         writeln!(
             out,
-            "subscriber {:3}  pid {:7}  uid {:5}  {:8}  {:6}  lag {:9} bytes  received {:10}  lost {:8}{}",
+            "subscriber {:3}  pid {:>7}  uid {:5}  {:8}  {:6}  lag {:9} bytes  received {:10}  lost {:8}  end seen by {}{}",
             subscriber.slot,
-            subscriber.pid,
+            pid(subscriber.pid),
             subscriber.uid,
             subscriber.policy.to_string(),
             if subscriber.asleep { "asleep" } else { "awake" },
             subscriber.lag_bytes,
             subscriber.received,
             subscriber.lost_messages,
+            subscriber.liveness.name(),
             if subscriber.demoted { "  demoted" } else { "" }
         )?;
     }

@@ -18,7 +18,8 @@ static size_t way_bytes(const struct weighbridge_case *of) { return 2 * LINE + o
 static int ring(int bell) { return eventfd_write(bell, 1) ? errno : 0; }
 static int hear(int bell) { eventfd_t count; return eventfd_read(bell, &count) ? errno : 0; }
 
-static int create(const struct weighbridge_case *of, struct weighbridge_resources *a, struct weighbridge_resources *b) {
+static int create(const struct weighbridge_case *of, struct weighbridge_resources *ends) {
+    struct weighbridge_resources *a = &ends[0], *b = &ends[1];
     int memory = memfd_create("doorbell", MFD_CLOEXEC);
     if (memory < 0 || ftruncate(memory, (off_t)(2 * way_bytes(of)))) return errno;
     int bells[4] = {eventfd(0, 0), eventfd(1, 0), eventfd(0, 0), eventfd(1, 0)}; /* at first there is room */
@@ -27,7 +28,7 @@ static int create(const struct weighbridge_case *of, struct weighbridge_resource
     a->fd_count = b->fd_count = 5;
     return bells[0] < 0 || bells[1] < 0 || bells[2] < 0 || bells[3] < 0 ? EMFILE : 0;
 }
-static int attach(const struct weighbridge_case *of, enum weighbridge_side side, struct weighbridge_resources *from, void **made) {
+static int attach(const struct weighbridge_case *of, uint32_t side, struct weighbridge_resources *from, void **made) {
     const int *fds = from->fds, flags = MAP_SHARED | MAP_POPULATE;
     char *memory = mmap(NULL, 2 * way_bytes(of), PROT_READ | PROT_WRITE, flags, fds[0], 0), *other = memory + way_bytes(of);
     struct end *end = malloc(sizeof *end);

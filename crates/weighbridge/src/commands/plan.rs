@@ -26,6 +26,11 @@ pub fn show(scope: &Scope) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
+/// Says a plan before it is carried out, where that was asked for.
+pub fn detail(scope: &Scope) {
+    output::detail(|| text(scope));
+}
+
 fn text(scope: &Scope) -> String {
     let mut out = String::new();
     for case in &scope.cases {

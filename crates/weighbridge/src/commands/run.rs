@@ -31,6 +31,7 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
         return plan::show(&scope);
     }
     scope.check_not_empty()?;
+    plan::detail(&scope);
     timeline::check(&args.timeline, &scope.cases)?;
     let destination = Destination::create(args.output.of.out.as_deref(), args.output.html.as_ref())?;
     warn_of_debug_build();

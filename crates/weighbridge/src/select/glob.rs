@@ -142,8 +142,7 @@ fn alternatives(text: &str) -> Vec<String> {
 /// The number of bytes that `4K` or `1MiB` would be.
 fn bytes_with_unit(part: &str) -> Option<u64> {
     let begins_well = part.starts_with(|c: char| c.is_ascii_digit());
-    let sizes = crate::values::sizes(part).ok().filter(|_| begins_well && part.parse::<u64>().is_err())?;
-    sizes.0.first().copied().filter(|_| sizes.0.len() == 1)
+    crate::values::size(part).ok().filter(|_| begins_well && part.parse::<u64>().is_err())
 }
 
 #[cfg(test)]

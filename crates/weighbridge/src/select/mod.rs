@@ -20,6 +20,7 @@ use crate::{Failure, nearest};
 pub use explain::explain;
 use glob::Glob;
 use offer::Wanted;
+pub use offer::written_out;
 pub use published::Rows;
 
 /// The cases that were meant.

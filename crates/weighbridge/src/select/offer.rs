@@ -7,7 +7,7 @@ use weighbridge_harness::{axis, plan};
 use weighbridge_record::CaseId;
 
 use super::glob::{Glob, value_matches};
-use crate::values::has_wildcards;
+use crate::values::{self, has_wildcards};
 
 /// One byte, a page, and what a pipe holds: where nothing says otherwise.
 const SIZES: &[u64] = &[1, 4096, 65536];
@@ -76,13 +76,24 @@ fn placements(pattern: &PatternInfo, target: &Target) -> &'static [&'static str]
     }
 }
 
+/// The value of an axis as ids have it: bytes without a suffix.
+pub fn written_out(axis: &str, value: &str) -> String {
+    let is_it =
+        |declared: &axis::Axis| declared.name == axis && matches!(declared.values, axis::Values::Bytes);
+    let takes_bytes = || pairs().any(|(pattern, target)| target.axes_in(pattern).iter().any(is_it));
+    match values::size(value) {
+        Ok(bytes) if takes_bytes() => bytes.to_string(),
+        _ => value.to_owned(),
+    }
+}
+
 /// A case on every combination of values that a glob sets, and the values that it does not take with the reason.
 pub fn with_axes(id: &CaseId, axes: &[(String, String)]) -> Vec<CaseId> {
     let values = |axis: &str, glob: &str| -> Vec<String> {
         let declared = catalogue::resolve(id).ok().map(|(target, pattern, _)| target.axes_in(pattern));
         let declared = declared.unwrap_or_default().into_iter().find(|declared| declared.name == axis);
         match declared.map(|declared| (declared.values, declared.default)) {
-            _ if !has_wildcards(glob) => vec![glob.to_owned()],
+            _ if !has_wildcards(glob) => vec![written_out(axis, glob)],
             Some((axis::Values::OneOf(words), _)) => words
                 .iter()
                 .filter(|word| **word != "default" && value_matches(glob, word))

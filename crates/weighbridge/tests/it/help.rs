@@ -2,6 +2,9 @@
 
 use std::process::{Command, Stdio};
 
+use causeway_testkit::help::assert_one_form;
+use causeway_waiting::{duration, size};
+
 use crate::{PROGRAM, Said, folder, said};
 
 const COMMANDS: &str =
@@ -31,6 +34,18 @@ fn help_completions_and_manual_have_every_command_with_its_options() {
     for flag in flags.split(' ') {
         assert!(help.contains(&format!("--{flag}")), "{flag} is not in\n{help}");
     }
+}
+
+#[test]
+fn bytes_and_times_of_all_options_are_written_in_one_form() {
+    let folder = folder();
+    let program = |words: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.current_dir(folder.path()).args(words);
+        command
+    };
+    let [sizes, times] = assert_one_form(program, size::FORM, duration::FORM);
+    assert!(sizes >= 10 && times >= 15, "{sizes} {times}");
 }
 
 #[test]

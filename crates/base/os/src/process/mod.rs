@@ -21,7 +21,7 @@ pub use signals::{
     Origin, block_signals, read_signal, read_signal_and_origin, reset_child_signal, without_signals,
 };
 pub use trace::Tracer;
-pub use user::become_user;
+pub use user::{become_user, is_overflow_user, is_own_user, overflow_user_refused};
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};

@@ -6,7 +6,9 @@
 
 mod peer;
 
-pub use peer::{Credentials, peer_credentials, peer_groups, peer_pidfd, peer_security_label};
+pub use peer::{
+    Credentials, Liveness, peer_credentials, peer_groups, peer_pidfd, peer_process, peer_security_label,
+};
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -46,6 +46,44 @@ pub fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// How the end of a peer is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Liveness {
+    /// Not said.
+    #[default]
+    Unknown,
+    /// By a descriptor of the very process that connected, in whatever namespace (SO_PEERPIDFD, Linux 6.5).
+    PeerPidfd,
+    /// By a descriptor of the process that had its number just after it connected.
+    Pidfd,
+    /// By the end of its connection alone: a child that it forked may hold that open after its end.
+    Socket,
+}
+
+impl Liveness {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Liveness::Unknown => "unknown",
+            Liveness::PeerPidfd => "peer-pidfd",
+            Liveness::Pidfd => "pidfd",
+            Liveness::Socket => "socket",
+        }
+    }
+}
+
+/// A descriptor of the process at the other end of a connection that it made itself, by the best means that there is, and which
+/// that was. `pid` is its number in this namespace; 0 if it has none.
+pub fn peer_process(socket: impl AsFd, pid: u32) -> (Option<OwnedFd>, Liveness) {
+    if let Ok(pidfd) = peer_pidfd(socket) {
+        return (Some(pidfd), Liveness::PeerPidfd);
+    }
+    match crate::process::pidfd_open(pid) {
+        Ok(pidfd) => (Some(pidfd), Liveness::Pidfd),
+        Err(_) => (None, Liveness::Socket),
+    }
+}
+
 /// The label that a security module (SELinux, AppArmor, Smack) gave the process that connected, listened, or made the pair
 /// (SO_PEERSEC). `None` where no module labels Unix sockets. Bytes that are no UTF-8 are replaced.
 pub fn peer_security_label(socket: impl AsFd) -> Result<Option<String>> {

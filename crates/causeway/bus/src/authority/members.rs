@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use causeway_os::epoll::Token;
 use causeway_os::fences::full_fence;
 use causeway_os::handshake::{Offer, Part};
+use causeway_os::process::is_own_user;
 use causeway_os::socket;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -43,9 +44,8 @@ impl Authority {
             }
         };
         let Ok(credentials) = socket::peer_credentials(&socket) else { return self.discard(socket) };
-        let own = rustix::process::geteuid().as_raw();
-        if credentials.uid != own {
-            let uid = credentials.uid;
+        if !is_own_user(credentials.uid) {
+            let (own, uid) = (rustix::process::geteuid().as_raw(), credentials.uid);
             let text = format!("this bus accepts processes of user {own} only, not of user {uid}");
             let _ = control::send(&socket, &Packet::text(Kind::Refused, text), &[]);
             return self.discard(socket);
@@ -59,8 +59,7 @@ impl Authority {
             }
         }
         // The number of the process may be another process's by now; the descriptor of the peer cannot.
-        let pidfd =
-            socket::peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(credentials.pid)).ok();
+        let (pidfd, liveness) = socket::peer_process(&socket, credentials.pid);
         let link = self.next_link;
         if watch(&self.epoll, &socket, Token::new(LINK, link)).is_err() {
             return self.discard(socket);
@@ -72,8 +71,16 @@ impl Authority {
         let groups = socket::peer_groups(&socket).ok().flatten();
         let label = socket::peer_security_label(&socket).ok().flatten();
         let process = Process { credentials, groups, label };
-        let unjoined =
-            Link { socket, pidfd, process, outbox: None, member: None, has_joined: false, holds: None };
+        let unjoined = Link {
+            socket,
+            pidfd,
+            liveness,
+            process,
+            outbox: None,
+            member: None,
+            has_joined: false,
+            holds: None,
+        };
         self.links.insert(link, unjoined);
         self.unjoined.push_back((link, Instant::now()));
     }

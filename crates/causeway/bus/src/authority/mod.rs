@@ -42,11 +42,12 @@ use std::time::{Duration, Instant};
 use causeway_os::Context;
 use causeway_os::bell::Bell;
 use causeway_os::epoll::Token;
-use causeway_os::socket::Credentials;
+use causeway_os::process::{is_overflow_user, overflow_user_refused};
+use causeway_os::socket::{Credentials, Liveness};
 use rustix::event::epoll;
 
 use crate::control;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, Port};
 use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::filter::Filter;
@@ -161,6 +162,7 @@ pub enum LeaveReason {
 struct Link {
     socket: OwnedFd,
     pidfd: Option<OwnedFd>,
+    liveness: Liveness,
     process: Process,
     /// The outbox of one that asks to join.
     outbox: Option<OwnedFd>,
@@ -324,7 +326,8 @@ impl Authority {
         })
     }
 
-    /// Lets processes of this user join at a socket with this path. The file goes when the authority is dropped.
+    /// Lets processes of this user join at a socket with this path. The file goes when the authority is dropped. Fails for a process whose
+    /// user cannot be told from others: the one that stands for all users without a number in its user namespace.
     pub fn serve_at(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.listen(Listener::bind(path.as_ref())?)
     }
@@ -336,6 +339,9 @@ impl Authority {
     }
 
     fn listen(&mut self, listener: Listener) -> Result<()> {
+        if is_overflow_user() {
+            return Err(Error::Refused(overflow_user_refused()));
+        }
         watch(&self.epoll, &listener, LISTENER)?;
         self.listener = Some(listener);
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use causeway_os::clock;
+use causeway_os::socket::Liveness;
 
 use super::{Authority, PeerId, name_of};
 use crate::port::LATE;
@@ -29,6 +30,8 @@ pub struct Unread {
 pub struct MemberReport {
     /// What it has done.
     pub statistics: Statistics,
+    /// How its end will be noticed.
+    pub liveness: Liveness,
     /// Nothing for one that sleeps: what came since is not for it.
     pub unread: Option<Unread>,
 }
@@ -36,10 +39,11 @@ pub struct MemberReport {
 impl Authority {
     /// How a member stands, from what it has written itself; nothing for a client.
     pub fn report(&mut self, id: PeerId) -> Option<MemberReport> {
-        let connection = self.connections.get(&id).filter(|connection| connection.link.is_some())?;
+        let connection = self.connections.get(&id)?;
+        let liveness = self.links.get(&connection.link?).map_or(Liveness::Unknown, |link| link.liveness);
         let (slot, end) = (connection.index, self.port.find_end());
         let statistics = Statistics::of(self.port.order(), slot, end);
-        Some(MemberReport { statistics, unread: self.unread(slot) })
+        Some(MemberReport { statistics, liveness, unread: self.unread(slot) })
     }
 
     /// Entries that somebody may still have to read, and how many the order log holds.

@@ -193,6 +193,11 @@ impl Message {
         self.received().position
     }
 
+    /// The slot of the member whose outbox carried it: its sender's own, or 0, the authority's, which carries what clients send.
+    pub fn slot(&self) -> u16 {
+        self.received().slot
+    }
+
     /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
     pub fn sent_ns(&self) -> u64 {
         self.received().header.sent_ns

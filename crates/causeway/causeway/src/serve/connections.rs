@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 use causeway_os::Context;
 use causeway_os::epoll::Token;
 use causeway_os::handshake::Offer;
-use causeway_os::socket::Credentials;
+use causeway_os::socket::{Credentials, Liveness, peer_process};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::net::sockopt;
 
 use super::listener::Listener;
 use super::places::Share;
-use crate::connection::pidfd_of;
 use crate::error::{Refusal, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::form::OFFER;
@@ -53,6 +52,8 @@ pub struct Connection {
     pub socket: Arc<ForeignSocket>,
     /// Its process, if it connected by itself.
     pub pidfd: Option<OwnedFd>,
+    /// How its end is noticed.
+    pub liveness: Liveness,
     pub peer: Credentials,
     pub local: bool,
     /// Whose share of the places this connection takes; `None` for this process, its user and root.
@@ -142,7 +143,8 @@ impl Connections {
         let on = || "a connection";
         // Only a process that connected by itself is known; the end of the others' connections tells that they are gone.
         let is_known = origin == Origin::Path && peer.pid != std::process::id();
-        let pidfd = if is_known { pidfd_of(&socket, peer) } else { None };
+        let (pidfd, liveness) =
+            if is_known { peer_process(&socket, peer.pid) } else { (None, Liveness::Socket) };
         let token = self.new_token();
         epoll::add(&self.epoll, &socket, Token::new(SOCKET, token).data(), events(&socket))
             .context("watch", on)?;
@@ -153,6 +155,7 @@ impl Connections {
         let connection = Connection {
             socket: Arc::new(socket),
             pidfd,
+            liveness,
             peer,
             local: origin == Origin::Local,
             share,

@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use causeway_os::Context;
 use causeway_os::epoll::Token;
 use causeway_os::lock::lock;
+use causeway_os::process::{is_overflow_user, overflow_user_refused};
 use causeway_os::socket::seqpacket_pair;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -45,7 +46,7 @@ use rustix::time::Timespec;
 use crate::error::{Error, Result};
 use crate::log::Writer;
 use crate::log::mapped::MappedLog;
-use crate::options::GroupOptions;
+use crate::options::{Access, GroupOptions};
 use crate::wire::receive;
 use connections::{LISTENER, PIDFD, STOP};
 use state::State;
@@ -115,7 +116,15 @@ impl Host {
 
     /// Serves the group on a socket with this path too. A socket that a dead server left is replaced.
     pub fn listen(&self, path: &Path) -> Result<()> {
-        let admits_other_users = self.state().options.admits_other_users();
+        let (admits_other_users, asks_for_own_user) = {
+            let options = &self.state().options;
+            let rules = [&options.publishers, &options.subscribers];
+            (options.admits_other_users(), rules.contains(&&Access::SameUser))
+        };
+        // Its own processes would be refused as strangers, which says nothing of why.
+        if asks_for_own_user && is_overflow_user() {
+            return Err(Error::invalid("user", overflow_user_refused()));
+        }
         let listener = Listener::bind(path, admits_other_users)?;
         let added = self.state().connections.add_listener(listener);
         Ok(added.context("watch", || path.display().to_string())?)

@@ -3,6 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use causeway_os::socket::Liveness;
+
 use crate::error::{Error, Result};
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::word::PUBLISHERS_MAX;
@@ -40,6 +42,8 @@ pub struct PublisherReport {
     pub pid: u32,
     /// Its user, as the server sees it.
     pub uid: u32,
+    /// How the server notices its end.
+    pub liveness: Liveness,
     /// The subscriber for which it waits at this moment, and how long ago that one began to keep it waiting. The publisher states it itself.
     pub waits_for: Option<(u32, Duration)>,
 }
@@ -54,6 +58,8 @@ pub struct SubscriberReport {
     pub pid: u32,
     /// Its user, as the server sees it.
     pub uid: u32,
+    /// How the server notices its end.
+    pub liveness: Liveness,
     /// What happens when it falls behind.
     pub policy: Policy,
     /// Whether it sleeps, on the futex or on its descriptor.
@@ -87,14 +93,29 @@ impl Report {
             let (subscriber, since) = publisher.waits_for.map_or((0, 0), |(one, since)| {
                 (one + 1, u32::try_from(since.as_millis()).unwrap_or(u32::MAX))
             });
-            (slot, Message::new(Op::Row, &[1, slot, publisher.pid, publisher.uid, subscriber, since]))
+            (
+                slot,
+                Message::new(
+                    Op::Row,
+                    &[
+                        1,
+                        slot,
+                        publisher.pid,
+                        publisher.uid,
+                        subscriber,
+                        since,
+                        liveness_word(publisher.liveness),
+                    ],
+                ),
+            )
         };
         let subscriber_row = |subscriber: &SubscriberReport| {
             let [kind, deadline] = subscriber.policy.to_words();
             let [lag, received, lost] =
                 [subscriber.lag_bytes, subscriber.received, subscriber.lost_messages].map(halves);
-            let SubscriberReport { slot, pid, uid, asleep, demoted, .. } = *subscriber;
-            let first = [2, slot, pid, uid, kind, deadline, u32::from(asleep) | u32::from(demoted) << 1];
+            let SubscriberReport { slot, pid, uid, liveness, asleep, demoted, .. } = *subscriber;
+            let bits = u32::from(asleep) | u32::from(demoted) << 1 | liveness_word(liveness) << 2;
+            let first = [2, slot, pid, uid, kind, deadline, bits];
             let row = Message::new(Op::Row, &[&first[..], &lag, &received, &lost].concat());
             (FIRST_SUBSCRIBER_ROW + slot, row)
         };
@@ -141,12 +162,14 @@ impl Report {
                 slot: words[1] as u8,
                 pid: words[2],
                 uid: words[3],
+                liveness: liveness_of(words[6]),
                 waits_for: words[4].checked_sub(1).map(|one| (one, Duration::from_millis(words[5].into()))),
             }),
             2 => self.subscribers.push(SubscriberReport {
                 slot: words[1],
                 pid: words[2],
                 uid: words[3],
+                liveness: liveness_of(words[6] >> 2),
                 policy: Policy::from_words([words[4], words[5]])
                     .ok_or_else(|| Error::invalid("answer", "a subscriber with an unknown policy"))?,
                 asleep: words[6] & 1 != 0,
@@ -161,6 +184,20 @@ impl Report {
     }
 }
 
+fn liveness_word(liveness: Liveness) -> u32 {
+    match liveness {
+        Liveness::Unknown => 0,
+        Liveness::PeerPidfd => 1,
+        Liveness::Pidfd => 2,
+        Liveness::Socket => 3,
+    }
+}
+
+/// Of two bits; others may mean something else one day.
+fn liveness_of(word: u32) -> Liveness {
+    [Liveness::Unknown, Liveness::PeerPidfd, Liveness::Pidfd, Liveness::Socket][word as usize & 3]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +208,7 @@ mod tests {
             slot,
             pid: 12,
             uid: 13,
+            liveness: if slot % 3 == 0 { Liveness::Pidfd } else { Liveness::Socket },
             policy: Policy::DemoteAfter(std::time::Duration::from_millis(20)),
             asleep: true,
             demoted: slot % 2 == 0,
@@ -188,6 +226,7 @@ mod tests {
                 slot: 3,
                 pid: 10,
                 uid: 11,
+                liveness: Liveness::PeerPidfd,
                 waits_for: Some((4, Duration::from_millis(5))),
             }],
             subscribers: (0..1024).filter(|slot| slot % 7 != 0).map(subscriber).collect(),

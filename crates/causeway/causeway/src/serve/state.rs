@@ -334,10 +334,16 @@ impl State {
         let (position, messages) = server::end_of(&**log, log.kind())?;
         let (mut publishers, mut subscribers) = (Vec::new(), Vec::new());
         for connection in self.connections.iter() {
-            let Credentials { pid, uid, .. } = connection.peer;
+            let (Credentials { pid, uid, .. }, liveness) = (connection.peer, connection.liveness);
             match connection.role {
                 Role::Publisher { slot, .. } => {
-                    publishers.push(PublisherReport { slot, pid, uid, waits_for: self.waits_for(slot) });
+                    publishers.push(PublisherReport {
+                        slot,
+                        pid,
+                        uid,
+                        liveness,
+                        waits_for: self.waits_for(slot),
+                    });
                 }
                 Role::Subscriber { slot } => {
                     let Some(subscriber) = self.subscribers.present.get(slot).filter(|one| one.placed) else {
@@ -353,6 +359,7 @@ impl State {
                         slot: slot as u32,
                         pid,
                         uid,
+                        liveness,
                         policy: subscriber.policy,
                         asleep: words.arm.load(Ordering::Relaxed) & 3 != 0,
                         demoted: is_demoted(subscriber, log.tail()),

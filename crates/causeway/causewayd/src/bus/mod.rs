@@ -37,7 +37,7 @@ use crate::config::Config;
 use crate::end::End;
 use crate::error;
 use crate::limit::Reached;
-use crate::log::log;
+use crate::log::{detail, log};
 use crate::matches::Matches;
 use crate::member::{Carrier, Identity, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
@@ -317,6 +317,7 @@ impl Bus {
         member.stage = Stage::Active;
         let uid = member.identity.credentials.uid;
         *self.members_of_user.entry(uid).or_default() += 1;
+        detail(|| format!("{} has joined", self.described(id)));
         self.update_directory(DirectoryUpdate::Arrived(id));
     }
 
@@ -362,6 +363,9 @@ impl Bus {
 
     /// A member's connection is gone.
     pub fn leave(&mut self, id: MemberId) {
+        if self.members.get(&id).is_some_and(|member| member.stage == Stage::Active) {
+            detail(|| format!("{} has left", self.described(id)));
+        }
         self.remove(id);
         self.settle();
     }

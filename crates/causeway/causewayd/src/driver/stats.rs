@@ -224,6 +224,9 @@ fn facts(out: &mut Marshal, line: &Line) {
             None => out.entry(fact.key, "t", |out| out.u64(value)),
         }
     }
+    if let Some(member) = line.member {
+        out.entry("EndSeenBy", "s", |out| out.text(member.liveness.name()));
+    }
     if let Some(unread) = line.member.and_then(|member| member.unread) {
         let sender = name_of(unread.sender);
         out.entry("OldestSender", "s", |out| out.text(&sender));

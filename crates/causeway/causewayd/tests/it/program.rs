@@ -9,6 +9,8 @@ use std::process::{Command, Output, Stdio};
 
 use causeway_bus::client::{Bus as Client, Error};
 use causeway_dbus_wire::wire::{Body, Value, arguments_of};
+use causeway_testkit::help::{Page, assert_one_form, pages};
+use causeway_waiting::{duration, size};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::*;
@@ -170,20 +172,48 @@ fn what_a_killed_session_leaves_is_removed_by_the_next_one() {
 #[test]
 fn manual_page_and_completions_have_every_option() {
     let text = |args: &[&str]| String::from_utf8(run(args).stdout).unwrap();
-    let help = text(&["--help"]);
-    let words = help.split_whitespace().filter_map(|word| word.strip_prefix("--"));
-    let options: Vec<&str> = words
-        .map(|word| word.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap())
-        .filter(|option| !option.is_empty())
-        .collect();
+    let options: Vec<String> =
+        pages(causewayd).iter().flat_map(Page::options).map(|option| option.name).collect();
     assert!(options.len() > 15, "{options:?}");
     // A manual page writes hyphens as `\\-`.
     let page = text(&["--man"]).replace('\\', "");
     let scripts = ["bash", "zsh", "fish"].map(|shell| text(&["--completions", shell]));
     for option in options {
         assert!(page.contains(&format!("--{option}")), "--{option} is not in the page");
-        assert!(scripts.iter().all(|script| script.contains(option)), "--{option} is not completed");
+        assert!(scripts.iter().all(|script| script.contains(&option)), "--{option} is not completed");
     }
+}
+
+#[test]
+fn bytes_and_times_are_written_as_for_the_other_programs() {
+    let [_, times] = assert_one_form(causewayd, size::FORM, duration::FORM);
+    assert!(times >= 1);
+}
+
+#[test]
+fn a_verbose_bus_logs_who_comes_and_goes_and_others_do_not() {
+    let folder = temp_dir("program");
+    let said = |options: &[&str]| {
+        let log = folder.path().join(format!("log-{}", options.len()));
+        let mut command = causewayd(&[&["--address", "unix:tmpdir=/tmp"], options].concat());
+        let mut bus = Broker::spawn(command.stderr(std::fs::File::create(&log).unwrap()));
+        let client = bus.client();
+        let name = client.unique_name().to_owned();
+        drop(client);
+        // The bus has seen the end before it answers the next one.
+        let mut next = bus.client();
+        eventually("the first one leaves", || next.name_owner(&name).unwrap().is_none());
+        end(&mut bus, Signal::TERM);
+        (name, std::fs::read_to_string(log).unwrap())
+    };
+    let (name, log) = said(&["-v"]);
+    for what in ["joined", "left"] {
+        let is_it = |line: &str| {
+            line.starts_with(&format!("causewayd: {name} (user ")) && line.ends_with(&format!(" has {what}"))
+        };
+        assert!(log.lines().any(is_it), "{what}: {log}");
+    }
+    assert_eq!(said(&[]).1, "");
 }
 
 /// The kernel lets every user connect; authentication and the policy decide whom the bus lets in.
@@ -372,4 +402,25 @@ fn programs_of_others_that_are_installed_talk_to_the_bus() {
         Some(2) => skipped(said),
         code => panic!("{code:?}: {said}"),
     }
+}
+
+/// Users without a number in a user namespace are all shown as 65534: a bus of that user would take them for its own.
+#[test]
+fn no_bus_is_served_by_the_user_that_stands_for_all_others() {
+    let folder = causeway_testkit::temp_dir("causewayd");
+    let native = folder.path().join("native");
+    let address = format!("unix:path={}", folder.path().join("bus").display());
+    let mut command = Command::new("unshare");
+    // Without a map nobody has a number.
+    command.args(["--user", env!("CARGO_BIN_EXE_causewayd"), "--nofork", "--address", &address, "--native"]);
+    let output = match command.arg(&native).output() {
+        Ok(output) => output,
+        Err(error) => return causeway_testkit::skipped(format!("unshare: {error}")),
+    };
+    let why = String::from_utf8(output.stderr).unwrap();
+    if why.starts_with("unshare:") {
+        return causeway_testkit::skipped(why.trim());
+    }
+    assert!(!output.status.success() && why.contains("stands for every user without a number"), "{why}");
+    assert!(!native.exists());
 }

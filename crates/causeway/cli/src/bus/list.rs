@@ -54,7 +54,7 @@ pub fn list(place: &Place, json: bool) -> Result<(), Failure> {
     let rows = rows.iter().map(|(name, peer)| {
         let program = peer.pid.and_then(program).unwrap_or_else(|| "-".into());
         let program = program.escape_debug().to_string();
-        vec![(*name).into(), peer.unique.clone(), cell(peer.pid), cell(peer.uid), program]
+        vec![(*name).into(), peer.unique.clone(), show::process(peer.pid, peer.uid), cell(peer.uid), program]
     });
     let rows: Vec<Vec<String>> = rows.collect();
     Ok(show::table(&mut out, &["NAME", "OWNER", "PID", "UID", "PROGRAM"], &rows)?)

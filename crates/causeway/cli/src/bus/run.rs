@@ -33,7 +33,7 @@ pub fn run(which: &Which, config_file: Option<PathBuf>, command: &[OsString]) ->
     }
     let (program, arguments) = command.split_first().expect("the program is a required argument");
     let shown = program.display();
-    let Some(path) = server::in_path(Path::new(program)) else {
+    let Some(path) = crate::program::in_path(Path::new(program)) else {
         eprintln!("causeway: {shown} is not a program; name one in PATH, or a path");
         return Ok(NOT_FOUND.into());
     };

@@ -173,6 +173,15 @@ fn message_as_json(header: &Header<'_>, message: &[u8], stamp: Option<Stamp>) ->
     object
 }
 
+/// The number of a process in a table. One in a namespace that the bus does not see has a user there, and no number.
+pub fn process(pid: Option<u32>, uid: Option<u32>) -> String {
+    match pid.filter(|pid| *pid > 0) {
+        Some(pid) => pid.to_string(),
+        None if uid.is_some() => "(another namespace)".into(),
+        None => "-".into(),
+    }
+}
+
 /// Prints rows below their headings; the last column is not padded, and columns of numbers stand on the right.
 pub fn table(out: &mut impl Write, headings: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
     let width = |column: usize| {

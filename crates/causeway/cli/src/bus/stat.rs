@@ -65,7 +65,7 @@ fn of_native(place: &Place, monitor: &Monitor, json: bool) -> Result<(), Failure
     writeln!(out, "{} messages so far; the order log holds {}", monitor.messages(), monitor.order_entries())?;
     let rows = members.iter().map(|(peer, _, statistics)| {
         let numbers = COLUMNS.iter().map(|(_, _, of)| of(statistics).to_string());
-        [name_of(peer.id), peer.pid.to_string()].into_iter().chain(numbers).collect()
+        [name_of(peer.id), show::process(Some(peer.pid), Some(peer.uid))].into_iter().chain(numbers).collect()
     });
     let headings = COLUMNS.iter().map(|(heading, ..)| *heading);
     let headings: Vec<&str> = ["CONNECTION", "PID"].into_iter().chain(headings).collect();
@@ -103,7 +103,7 @@ fn of_connections(address: &str, json: bool) -> Result<(), Failure> {
     let cells = rows.iter().map(|row| {
         let numbers =
             shown.iter().map(|name| row.statistics.get(*name).map_or_else(absent, ToString::to_string));
-        let pid = row.pid.map_or_else(absent, |pid| pid.to_string());
+        let pid = show::process(row.pid, row.uid);
         [row.unique.clone(), pid, shown_text(&row.program)].into_iter().chain(numbers).collect()
     });
     Ok(show::table(&mut out, &headings, &cells.collect::<Vec<_>>())?)

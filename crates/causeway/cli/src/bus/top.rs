@@ -88,7 +88,7 @@ pub fn top(place: &Place, sort: Sort, interval: Duration, rows: usize, limit: u6
             let rate = rates.as_ref().and_then(|rate| rate(of)).unwrap_or_else(|| "-".into());
             vec![
                 of.unique.clone(),
-                text(of.pid),
+                show::process(of.pid, of.uid),
                 text(of.uid),
                 shown_text(&of.program),
                 held(of).to_string(),

@@ -1,5 +1,8 @@
 //! Help, manual pages and completions have every command and every option.
 
+use causeway_testkit::help::{assert_one_form, pages};
+use causeway_waiting::{duration, size};
+
 use crate::support::causeway;
 
 fn text(arguments: &[&str]) -> String {
@@ -8,55 +11,34 @@ fn text(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The words of a help text that are options.
-fn options(help: &str) -> Vec<String> {
-    let words = help.split_whitespace().filter_map(|word| word.strip_prefix("--"));
-    let names = words
-        .map(|word| word.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap_or_default());
-    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-/// The names in the list of commands of a help text.
-fn commands(help: &str) -> Vec<String> {
-    let Some((_, list)) = help.split_once("Commands:\n") else { return Vec::new() };
-    let lines = list.lines().take_while(|line| line.starts_with("  "));
-    let names =
-        lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
-    names.filter(|name| *name != "help").map(str::to_owned).collect()
-}
-
 #[test]
 fn every_command_has_a_page_and_completions_with_all_its_options() {
     let scripts = ["bash", "zsh", "fish"].map(|shell| (shell, text(&["completions", shell])));
-    let mut open = vec![Vec::<String>::new()];
-    let (mut pages, mut seen) = (0, 0);
-    while let Some(words) = open.pop() {
-        let called = |first: &[&str], last: &[&str]| {
-            let all: Vec<&str> = first
-                .iter()
-                .copied()
-                .chain(words.iter().map(String::as_str))
-                .chain(last.iter().copied())
-                .collect();
-            text(&all)
-        };
-        let help = called(&[], &["--help"]);
+    let pages = pages(causeway);
+    let mut seen = 0;
+    for of in &pages {
+        let words: Vec<&str> = ["man"].into_iter().chain(of.words.iter().map(String::as_str)).collect();
         // A manual page writes a hyphen as `\-`.
-        let page = called(&["man"], &[]).replace('\\', "");
-        pages += 1;
-        for name in commands(&help) {
+        let page = text(&words).replace('\\', "");
+        for name in of.commands() {
             assert!(page.contains(&name), "{name} is not in the page of {words:?}");
-            open.push(words.iter().cloned().chain([name]).collect());
         }
-        for option in options(&help) {
+        for option in of.options() {
             seen += 1;
+            let option = option.name;
             assert!(page.contains(&format!("--{option}")), "--{option} is not in the page of {words:?}");
             for (shell, script) in &scripts {
                 assert!(script.contains(&option), "--{option} is not completed in {shell}");
             }
         }
     }
-    assert!(pages >= 18 && seen >= 60, "{pages} pages, {seen} options");
+    assert!(pages.len() >= 18 && seen >= 60, "{} pages, {seen} options", pages.len());
+}
+
+#[test]
+fn bytes_and_times_are_written_as_for_the_other_programs() {
+    let [sizes, times] = assert_one_form(causeway, size::FORM, duration::FORM);
+    assert!(sizes >= 1 && times >= 5, "{sizes} {times}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod bus;
 mod command;
+mod containers;
 mod folder;
 mod help;
 mod releases;

@@ -6,6 +6,9 @@ use std::collections::HashSet;
 
 use serde::{Serialize, Serializer};
 use weighbridge_record::{CaseId, Contest, Properties, Property};
+use weighbridge_stats::load::is_held;
+
+use crate::units::grouped;
 
 /// What a choice must have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +31,7 @@ impl Demand {
     pub fn in_words(self) -> String {
         match self {
             Demand::Has(property) => property.in_words().into(),
-            Demand::Rate { .. } => "holds the rate".into(),
+            Demand::Rate { per_s, .. } => format!("holds {} a second", grouped(per_s.round() as u64)),
             Demand::Budget(share) => format!("at most {} of a CPU", super::percent(share)),
         }
     }
@@ -38,8 +41,12 @@ impl Demand {
         match self {
             Demand::Has(property) => by.properties.is_some_and(|own| own.has(property)),
             Demand::Rate { per_s, cpus } => match &by.at_rate {
-                Some(at) => at.held_per_s >= HELD * per_s,
-                None => by.cpu_share.is_some_and(|share| share <= cpus),
+                Some(at) => is_held(per_s, at.held_per_s),
+                // One after the other no more come through than back to back, however little CPU time each takes.
+                None => {
+                    by.back_to_back_per_s.is_none_or(|most| most >= per_s)
+                        && by.cpu_share.is_some_and(|share| share <= cpus)
+                }
             },
             Demand::Budget(most) => by.cpu_share.is_some_and(|share| share <= most),
         }
@@ -64,9 +71,6 @@ pub struct AtRate {
     pub cpu_share: f64,
 }
 
-/// Of the rate so much is reached where it is held.
-const HELD: f64 = 0.99;
-
 /// A contestant, and what is known of it for a choice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Contender {
@@ -82,12 +86,36 @@ pub struct Contender {
     pub times_first: f64,
     /// What a choice may demand of it, where that is known.
     pub properties: Option<Properties>,
+    /// Operations in a second that come through back to back.
+    pub back_to_back_per_s: Option<f64>,
     /// The share of one CPU that all its processes take together at the rate: as measured there, or CPU time per operation times the rate.
     pub cpu_share: Option<f64>,
     /// What was measured at the rate.
     pub at_rate: Option<AtRate>,
+    /// Does the end that waits do so in poll or epoll?
+    pub polls: bool,
+    /// Does it poll before it sleeps, so that between operations that are far apart it does what it does not back to back?
+    pub polls_first: bool,
     /// Does it spin, so that it takes its CPUs whole whatever the rate is?
     pub spins: bool,
+}
+
+/// Who takes at most this share of what there is holds a rate at which it was not measured.
+const AMPLE: f64 = 0.5;
+
+impl Contender {
+    /// Operations in a second that it reached where they were due at the rate, else back to back.
+    pub fn reached_per_s(&self) -> Option<f64> {
+        self.at_rate.as_ref().map(|at| at.held_per_s).or(self.back_to_back_per_s)
+    }
+
+    /// Is it sure that it holds a rate: was it measured there, or do its figures leave room, and does it wait alike at every rate?
+    pub fn surely_holds(&self, per_s: f64, cpus: f64) -> bool {
+        self.at_rate.is_some()
+            || !self.polls_first
+                && self.back_to_back_per_s.is_none_or(|most| per_s <= AMPLE * most)
+                && self.cpu_share.is_some_and(|share| share <= AMPLE * cpus || self.spins)
+    }
 }
 
 /// Who stands before whom.
@@ -251,8 +279,11 @@ mod tests {
             unit: "ns/roundtrip".into(),
             times_first: *times,
             properties: Some(Properties::of(has, Across::OneNamespace)),
+            back_to_back_per_s: Some(1e6 / *times),
             cpu_share: Some(*share),
             at_rate: None,
+            polls: false,
+            polls_first: false,
             spins: false,
         };
         let contestant = |(name, times, ..): &(&str, f64, &[Property], f64)| Contestant {
@@ -343,6 +374,18 @@ mod tests {
         contenders[0].at_rate = Some(AtRate { value: 1e6, held_per_s: 15_000.0, cpu_share: 0.1 });
         let choice = choose(&(contenders, contest), &[Demand::Rate { per_s: 20_000.0, cpus: 2.0 }]);
         assert_eq!((choice.chosen, choice.excluded[0].mechanisms.concat()), (Some(1), "ring".into()));
+    }
+
+    /// A peer on a CPU that halts takes long and little CPU time.
+    #[test]
+    fn who_takes_longer_back_to_back_than_the_rate_allows_does_not_hold_it() {
+        let rate = Demand::Rate { per_s: 1_500_000.0, cpus: 3.0 };
+        let choice = choose(&told(), &[OTHER_USERS, rate]);
+        assert_eq!(
+            (choice.chosen, choice.to_give_up),
+            (None, Some((vec![rate], 2))),
+            "a pipe reaches 500,000"
+        );
     }
 
     #[test]

@@ -2,6 +2,10 @@
 
 mod choice;
 mod shown;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
 
 use serde::Serialize;
 use weighbridge_record::{CaseId, Contest, Crossover, Properties, Property, Summary, derive};
@@ -29,9 +33,17 @@ pub struct Question {
     pub demands: Vec<Property>,
     /// The largest share of one CPU that all processes may take together.
     pub cpu_budget: Option<f64>,
+    /// The mechanisms among which the choice is; all where none is named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub among: Vec<String>,
 }
 
 impl Question {
+    /// Is this mechanism asked about?
+    pub fn admits(&self, mechanism: &str) -> bool {
+        self.among.is_empty() || self.among.iter().any(|one| one == mechanism)
+    }
+
     /// CPUs that there are.
     fn cpus(&self) -> f64 {
         if self.placement == "same-cpu" { 1.0 } else { 2.0 }
@@ -61,14 +73,17 @@ impl Question {
 pub struct Advice {
     /// What was asked.
     pub question: Question,
-    /// Where the figures are of another question than was asked, how they differ, a sentence each.
+    /// What to know of the figures, a sentence each: where they are of another question than was asked, how they differ; and which candidates an
+    /// earlier record has ruled out.
     pub differences: Vec<String>,
     /// All contestants, lowest cost first.
     pub contenders: Vec<Contender>,
     /// Index of the choice among the contenders; absent where nothing meets the demands.
     pub choice: Option<usize>,
-    /// Is the choice surely ahead of everything else that meets the demands?
+    /// Does the choice surely meet the demands, and is it surely ahead of everything else that does?
     pub is_sure: bool,
+    /// Was the choice measured at the rate, or do its figures leave room for it?
+    pub surely_holds_rate: bool,
     /// Indices of those that meet the demands, too, and are not surely behind it.
     pub not_told_apart: Vec<usize>,
     /// Index of the next mechanism that meets the demands.
@@ -109,6 +124,7 @@ pub fn advise(
         .what
         .contestants
         .iter()
+        .filter(|one| question.admits(&one.case.mechanism))
         .filter_map(|one| {
             let measured = report.case(contest.source, &one.case)?;
             let summary = measured.summary.as_ref()?;
@@ -127,13 +143,26 @@ pub fn advise(
                 value: summary.median,
                 unit: summary.unit.clone(),
                 times_first: one.times_first,
+                back_to_back_per_s: per_s(summary, &one.case),
                 properties: told.or_else(|| known(&one.case)),
                 cpu_share: at_rate.as_ref().map(|at| at.cpu_share).or(computed),
                 at_rate,
+                polls: axis("wait").is_some_and(|wait| wait == "poll" || wait.starts_with("epoll")),
+                polls_first: axis("wait").is_some_and(|wait| wait == "spin-block"),
                 spins,
             })
         })
         .collect();
+    if question.demands.contains(&Property::Pollable) {
+        count_as_polled(&mut contenders);
+    }
+    if contenders.is_empty() {
+        return Err(format!(
+            "the record has no figure of {} for {}",
+            question.among.join(" or "),
+            question.in_words()
+        ));
+    }
     // The order of a contest is by advantages over all others; what is told are costs over that of the first.
     contenders.sort_by(|a, b| a.times_first.total_cmp(&b.times_first));
     let field = Field { contenders: &contenders, contest: &contest.what };
@@ -151,12 +180,14 @@ pub fn advise(
             others.filter_map(|(_, other)| crossover(report, contest, &contenders[chosen].case, &other.case));
         found.filter(|found| found.bytes.is_some()).take(CROSSOVERS).collect()
     });
-    let is_paced = chosen.is_some_and(|chosen| contenders[chosen].at_rate.is_some());
+    let holds = chosen.is_some_and(|chosen| contenders[chosen].surely_holds(question.rate, question.cpus()));
+    let is_paced = chosen.or(choice_then).is_some_and(|chosen| contenders[chosen].at_rate.is_some());
     Ok(Advice {
         differences: differences(report, contest, question, is_paced),
         question: question.clone(),
         choice: chosen,
-        is_sure: chosen.is_some() && not_told_apart.is_empty(),
+        is_sure: holds && not_told_apart.is_empty(),
+        surely_holds_rate: holds,
         not_told_apart,
         runner_up,
         prices,
@@ -166,6 +197,58 @@ pub fn advise(
         crossovers,
         contenders,
     })
+}
+
+/// A program that polls a descriptor pays for that. Where a mechanism was measured so, what it costs without is no answer.
+fn count_as_polled(contenders: &mut [Contender]) {
+    let polled: HashSet<String> =
+        contenders.iter().filter(|one| one.polls).map(|one| one.case.mechanism.clone()).collect();
+    for one in contenders.iter_mut().filter(|one| !one.polls && polled.contains(&one.case.mechanism)) {
+        one.properties = one.properties.map(|own| own.with(Property::Pollable, false));
+    }
+}
+
+/// Operations in a second, where a figure tells them. A source of messages to many does not wait until all have one.
+fn per_s(summary: &Summary, case: &CaseId) -> Option<f64> {
+    match summary.unit.as_str() {
+        _ if case.pattern == "fan-out" => None,
+        unit if unit.starts_with("ns/") => Some(1e9 / summary.median),
+        "bytes/s" => Some(summary.median / case.payload_bytes.max(1) as f64),
+        unit if unit.ends_with("/s") => Some(summary.median),
+        _ => None,
+    }
+    .filter(|per_s| per_s.is_finite())
+}
+
+impl Advice {
+    /// The candidates that are worth measuring again where others are measured beside them: the choice, who is not told apart from it, and the next.
+    pub fn front(&self) -> impl Iterator<Item = &Contender> {
+        let indices =
+            self.choice.into_iter().chain(self.not_told_apart.iter().copied()).chain(self.runner_up);
+        indices.map(|index| &self.contenders[index])
+    }
+
+    /// Of an advice that measured few candidates again: what only the record before has of the same question.
+    #[must_use]
+    pub fn with_earlier(mut self, earlier: &Advice) -> Advice {
+        let is_measured =
+            |mechanism: &String| self.contenders.iter().any(|one| one.case.mechanism == *mechanism);
+        for of in &earlier.excluded {
+            let Demand::Has(_) = of.demand else { continue };
+            let mut more = of.mechanisms.clone();
+            more.retain(|mechanism| !is_measured(mechanism));
+            match self.excluded.iter_mut().find(|own| own.demand == of.demand) {
+                Some(own) => own.mechanisms.extend(more),
+                None if more.is_empty() => {}
+                None => self.excluded.push(Excluded { demand: of.demand, mechanisms: more }),
+            }
+        }
+        let case = |of: &Advice| of.choice.map(|choice| of.contenders[choice].case.clone());
+        if self.crossovers.is_empty() && case(&self) == case(earlier) {
+            self.crossovers.clone_from(&earlier.crossovers);
+        }
+        self
+    }
 }
 
 /// The same case with operations due at the rate, where it was measured.
@@ -263,145 +346,4 @@ fn differences(
 /// A share as people say it: `12 %`, `0.45 %`.
 pub fn percent(share: f64) -> String {
     format!("{} %", if share >= 0.0995 { format!("{:.0}", share * 100.0) } else { count(share * 100.0) })
-}
-
-#[cfg(test)]
-mod tests {
-    use weighbridge_record::{Across, Case, Contestant, Line, PerOp, Reading, SureOrder};
-
-    use super::*;
-
-    /// A record of pipes and rings at these sizes, where the ring costs less up to 1 KiB and surely so at 64 B.
-    fn record(sizes: &[u64]) -> Report {
-        let mut lines = Vec::new();
-        for &bytes in sizes {
-            let case = |mechanism: &str| CaseId::new("roundtrip", mechanism, bytes, "two-cpus");
-            let ring = 1000.0 * (bytes as f64 / 1024.0).max(0.1);
-            for (mechanism, median, wait, has) in [
-                ("ring", ring, "spin", &[][..]),
-                ("pipe", 1000.0, "block", &[Property::Pollable, Property::OtherUsers][..]),
-            ] {
-                let id = case(mechanism);
-                let axes = [("wait".to_owned(), wait.to_owned())].into();
-                let (roles, unit) = (vec![String::new(); 2], "ns/roundtrip".to_owned());
-                let properties = Some(Properties::of(has, Across::PassedDescriptors));
-                lines.push(Line::Case(Case {
-                    case: id.clone(),
-                    axes,
-                    roles,
-                    unit,
-                    properties,
-                    ..Case::default()
-                }));
-                let per_op = PerOp { cpu_ns: median * 2.0, ..PerOp::default() };
-                let ci95 = Some([median * 0.99, median * 1.01]);
-                lines.push(Line::Summary(Summary {
-                    per_op,
-                    ci95,
-                    ..Summary::new(id, "ns/roundtrip", 9, median)
-                }));
-            }
-            let contestant = |(mechanism, times_first): (&str, f64)| Contestant {
-                case: case(mechanism),
-                tier: 0,
-                may_be_best: true,
-                times_first,
-                interval: None,
-                sets: 9,
-            };
-            let mut order = [("ring", 1.0), ("pipe", 1000.0 / ring)];
-            if ring > 1000.0 {
-                order = [("pipe", 1.0), ("ring", ring / 1000.0)];
-            }
-            let sure = SureOrder { ahead: vec![case("ring")], behind: vec![case("pipe")] };
-            lines.push(Line::Contest(Contest {
-                contestants: order.map(contestant).into(),
-                sure: if bytes == 64 { vec![sure] } else { Vec::new() },
-                confidence: 0.95,
-            }));
-        }
-        let counted =
-            weighbridge_record::Findings { contests: 1, claimed: 1, fdr: 0.05, expected_by_chance: 0.1 };
-        lines.push(Line::Findings(counted));
-        Report::from_reading(Reading { lines, problems: Vec::new() })
-    }
-
-    fn question(payload_bytes: u64, demands: &[Property]) -> Question {
-        Question {
-            pattern: "roundtrip".into(),
-            placement: "two-cpus".into(),
-            payload_bytes,
-            receivers: 1,
-            rate: 10_000.0,
-            demands: demands.to_vec(),
-            cpu_budget: None,
-        }
-    }
-
-    fn asked(sizes: &[u64], question: &Question) -> (Advice, String) {
-        let advice = advise(&record(sizes), question, |_| None).unwrap();
-        let text = advice.document().text(crate::Style { width: Some(200), ..Default::default() });
-        (advice, text)
-    }
-
-    #[test]
-    fn an_advice_says_cost_share_confidence_price_and_where_it_turns() {
-        let (advice, text) = asked(&[64, 512, 4096], &question(64, &[]));
-        assert!(advice.is_sure, "{advice:?}");
-        for part in [
-            "64 B there and back, 10,000 a second, on two CPUs",
-            "Take ring: 100 ns/roundtrip, 200 % of a CPU at the rate, because it spins",
-            "Sure: everything else that meets the demands costs more.",
-            "Runner-up: pipe: 1.00 µs/roundtrip, 2 % of a CPU at the rate, 10.0 times the cost",
-            "pipe costs less",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        let (_, text) = asked(&[64], &question(64, &[Property::Pollable]));
-        for part in ["Take pipe", "pollable: 10.0 times ring", "not \"pollable\": ring"] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-    }
-
-    #[test]
-    fn the_nearest_size_answers_and_is_named() {
-        let (advice, text) = asked(&[64, 512, 4096], &question(500, &[]));
-        assert!(text.contains("The record's nearest size is 512 B"), "{text}");
-        assert!(!advice.is_sure && text.contains("Not sure: not told apart from pipe"), "{text}");
-        let (_, text) = asked(&[64, 512, 4096], &question(64, &[]));
-        assert!(!text.contains("nearest size"), "{text}");
-    }
-
-    #[test]
-    fn a_budget_takes_who_sleeps_in_place_of_who_spins() {
-        let (advice, text) = asked(&[64], &Question { cpu_budget: Some(0.1), ..question(64, &[]) });
-        assert_eq!(advice.choice.map(|index| advice.contenders[index].name.clone()), Some("pipe".into()));
-        assert!(text.contains("at most 10 % of a CPU: 10.0 times ring"), "{text}");
-    }
-
-    #[test]
-    fn demands_that_nothing_meets_and_questions_without_an_answer_are_a_sentence() {
-        let (advice, text) = asked(&[64], &question(64, &[Property::Pollable, Property::SurvivesKill]));
-        assert_eq!(advice.choice, None);
-        let says = "giving up \"survives kill -9 of a peer\" would leave pipe";
-        assert!(text.contains(says), "{text}");
-        let elsewhere = Question { placement: "same-cpu".into(), ..question(64, &[]) };
-        let why = advise(&record(&[64]), &elsewhere, |_| None).unwrap_err();
-        assert!(why.contains("no two cases of roundtrip at same-cpu"), "{why}");
-    }
-
-    #[test]
-    fn what_was_measured_at_the_rate_replaces_what_was_computed() {
-        let mut report = record(&[64]);
-        let id = CaseId::new("roundtrip", "ring", 64, "two-cpus").with("rate", "10000");
-        let mut summary = Summary::new(id.clone(), "ns/roundtrip", 9, 5000.0);
-        summary.series = [("held_per_s", 10_000.0), ("cpu_share_at_rate_percent", 3.0)]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into();
-        report.cases.push(crate::Measured { id, summary: Some(summary), ..Default::default() });
-        let advice = advise(&report, &question(64, &[]), |_| None).unwrap();
-        let ring = &advice.contenders[advice.choice.unwrap()];
-        assert_eq!((ring.name.as_str(), ring.cpu_share), ("ring", Some(0.03)));
-        assert!(advice.differences.is_empty(), "{advice:?}");
-    }
 }

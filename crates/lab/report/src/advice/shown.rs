@@ -2,9 +2,9 @@
 
 use weighbridge_record::{Crossover, Property};
 
-use super::{Advice, Contender, percent};
+use super::{Advice, Contender, Demand, percent};
 use crate::document::{Block, Document, Item, Section};
-use crate::units::{significant, size, with_unit};
+use crate::units::{grouped, significant, size, with_unit};
 use crate::words::{listed, plain};
 
 /// Names in one line; the others are counted.
@@ -52,9 +52,13 @@ impl Advice {
         let of = |index: usize| &self.contenders[index];
         let Some(choice) = self.choice else {
             let demands: Vec<String> = self.to_give_up.iter().map(|demand| demand.in_words()).collect();
-            let then = self
-                .choice_then
-                .map_or(String::new(), |then| format!(" would leave {}", self.told(of(then))));
+            let then = self.choice_then.map_or(String::new(), |then| {
+                let lacks_rate = self.to_give_up.iter().any(|demand| matches!(demand, Demand::Rate { .. }));
+                let reached = of(then).reached_per_s().filter(|_| lacks_rate);
+                let reached = reached
+                    .map(|per_s| format!(", which reaches {} a second", grouped(per_s.round() as u64)));
+                format!(" would leave {}{}", self.told(of(then)), reached.unwrap_or_default())
+            });
             return vec![format!(
                 "Nothing that was measured meets all demands; giving up \"{}\"{then}.",
                 demands.join("\" and \"")
@@ -63,6 +67,9 @@ impl Advice {
         let chosen = of(choice);
         let mut lines = vec![format!("Take {}", self.told(chosen))];
         lines.push(match (self.not_told_apart.as_slice(), self.runner_up) {
+            ([], _) if !self.surely_holds_rate => {
+                "Not sure: whether it holds the rate was not measured; nothing else that does costs as little.".into()
+            }
             ([], None) => "Sure: nothing else that was measured meets the demands.".into(),
             ([], Some(_)) => "Sure: everything else that meets the demands costs more.".into(),
             (others, _) => {
@@ -75,7 +82,14 @@ impl Advice {
         });
         if let Some(next) = self.runner_up.map(of) {
             let times = next.times_first / chosen.times_first;
-            lines.push(format!("Runner-up: {}, {} times the cost", self.told(next), significant(times)));
+            // Of two that are not told apart the figures may be in another order than the ratios.
+            let is_behind = self.runner_up.is_some_and(|next| !self.not_told_apart.contains(&next));
+            let times = if is_behind {
+                format!("{} times the cost", significant(times))
+            } else {
+                "not told apart".into()
+            };
+            lines.push(format!("Runner-up: {}, {times}", self.told(next)));
         }
         if let Some(own) =
             chosen.properties.filter(|_| self.question.demands.contains(&Property::AcrossContainers))

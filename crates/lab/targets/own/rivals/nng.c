@@ -23,7 +23,7 @@ static int listen_somewhere(nng_socket socket, const struct weighbridge_case *of
     return error;
 }
 
-static int attach(const struct weighbridge_case *of, enum weighbridge_side side, struct weighbridge_resources *from, void **made) {
+static int attach(const struct weighbridge_case *of, uint32_t side, struct weighbridge_resources *from, void **made) {
     char address[200];
     struct end *end = calloc(1, sizeof *end);
     if (!end) return ENOMEM;

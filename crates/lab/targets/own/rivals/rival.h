@@ -8,11 +8,11 @@
 #include <unistd.h>
 #include "../weighbridge-target.h"
 
-static inline int create(const struct weighbridge_case *of, struct weighbridge_resources *a, struct weighbridge_resources *b) {
+static inline int create(const struct weighbridge_case *of, struct weighbridge_resources *ends) {
     int pair[2];
     (void)of;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) return errno;
-    a->fd_count = b->fd_count = 1, a->fds[0] = pair[0], b->fds[0] = pair[1];
+    ends[0].fd_count = ends[1].fd_count = 1, ends[0].fds[0] = pair[0], ends[1].fds[0] = pair[1];
     return 0;
 }
 

@@ -8,7 +8,7 @@ struct end { void *context, *socket; zmq_msg_t out, in; int meeting, flags, is_l
 /* Of a call that gives -1 where it fails. */
 static int check(int result) { return result >= 0 ? 0 : zmq_errno(); }
 
-static int attach(const struct weighbridge_case *of, enum weighbridge_side side, struct weighbridge_resources *from, void **made) {
+static int attach(const struct weighbridge_case *of, uint32_t side, struct weighbridge_resources *from, void **made) {
     char address[200];
     size_t size = sizeof address;
     struct end *end = calloc(1, sizeof *end);

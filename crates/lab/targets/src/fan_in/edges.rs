@@ -160,37 +160,43 @@ fn switches_of_machine(stat: &File) -> Option<u64> {
 const SWITCHES_EVERY: u64 = 16;
 
 /// What a writer has sent, and where the reader reads that.
-pub(super) struct Sent<'a> {
+pub(crate) struct Sent<'a> {
     counters: &'a SharedCounters,
     role: usize,
     chunks: u64,
-    pub(super) messages: u64,
-    pub(super) sum: u64,
+    pub(crate) messages: u64,
+    pub(crate) sum: u64,
 }
 
 impl<'a> Sent<'a> {
-    pub(super) fn new(counters: &'a SharedCounters, role: usize) -> Sent<'a> {
+    pub(crate) fn new(counters: &'a SharedCounters, role: usize) -> Sent<'a> {
         Sent { counters, role, chunks: 0, messages: 0, sum: 0 }
     }
 
     /// After a chunk of messages.
     #[inline]
-    pub(super) fn publish(&mut self, payload_bytes: usize) {
-        self.set(Counter::Messages, self.messages);
-        self.set(Counter::Bytes, self.messages * payload_bytes as u64);
-        self.set(Counter::Sum, self.sum);
+    pub(crate) fn publish(&mut self, payload_bytes: usize) {
+        self.publish_counts(payload_bytes);
         if self.chunks.is_multiple_of(SWITCHES_EVERY) {
             self.publish_switches();
         }
         self.chunks += 1;
     }
 
+    /// Those of the messages only.
     #[inline]
-    pub(super) fn set(&self, counter: Counter, value: u64) {
+    pub(crate) fn publish_counts(&self, payload_bytes: usize) {
+        self.set(Counter::Messages, self.messages);
+        self.set(Counter::Bytes, self.messages * payload_bytes as u64);
+        self.set(Counter::Sum, self.sum);
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, counter: Counter, value: u64) {
         self.counters.set(self.role, counter, value);
     }
 
-    pub(super) fn publish_switches(&self) {
+    pub(crate) fn publish_switches(&self) {
         self.counters.set_switches(self.role);
     }
 }

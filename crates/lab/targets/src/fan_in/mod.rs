@@ -27,6 +27,7 @@ use crate::mechanism::tcp::Nodelay;
 use crate::prelude::*;
 use crate::shared_counters::SharedCounters;
 pub use arrivals::{Arrivals, Share};
+pub(crate) use edges::Sent;
 pub use edges::{Edges, Reads};
 use weighbridge_harness::axis::TOUCH_BYTES;
 use weighbridge_harness::ctx::{self, RATE};

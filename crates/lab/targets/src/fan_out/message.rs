@@ -34,7 +34,7 @@ pub(super) fn write(payload: &mut [u8], sequence: u64, touch: Touch) {
 
 /// Which message this says it is.
 #[inline]
-pub(super) fn sequence(payload: &[u8]) -> u64 {
+pub(crate) fn sequence(payload: &[u8]) -> u64 {
     let word = payload.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
     word.wrapping_mul(INVERSE) >> 1
 }

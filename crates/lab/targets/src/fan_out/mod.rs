@@ -14,7 +14,7 @@ mod acks;
 mod causeway;
 mod group;
 mod marked;
-mod message;
+pub(crate) mod message;
 mod multicast;
 mod netlink;
 mod paced;
@@ -116,11 +116,11 @@ pub fn is_one_at_a_time(params: &CaseParams) -> bool {
 }
 
 fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-    if params.payload_bytes < message::least_bytes(C::CAPS) {
+    let least_bytes = message::least_bytes(C::caps(params));
+    if params.payload_bytes < least_bytes {
         return Err(Unsupported(format!(
-            "a message of {} carries at least {} bytes, to be told from the next one",
-            C::ID,
-            message::least_bytes(C::CAPS)
+            "a message of {} carries at least {least_bytes} bytes, to be told from the next one",
+            params.id.mechanism
         )));
     }
     let members = members(params);
@@ -168,23 +168,24 @@ fn drive_interested<C: Multicast>(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let params = cx.params;
-    let (is_lossy, ahead_max) = (C::CAPS.has(Caps::LOSSY), C::ahead_max(params));
+    let (caps, ahead_max) = (C::caps(params), C::ahead_max(params));
     match (cx.role, cx.marks(false)) {
-        (0, None) => sender::drive(C::sender(resources, params)?, (C::CAPS, ahead_max), counters, cx),
+        (0, None) => sender::drive(C::sender(resources, params)?, (caps, ahead_max), counters, cx),
         (0, Some(marks)) => {
             let end = marked::Sender { end: C::sender(resources, params)?, marks };
-            sender::drive(end, (C::CAPS, ahead_max), counters, cx)
+            sender::drive(end, (caps, ahead_max), counters, cx)
         }
-        (_, None) => receiver::drive(C::receiver(resources, params)?, C::CAPS, counters, cx),
+        (_, None) => receiver::drive(C::receiver(resources, params)?, caps, counters, cx),
         (_, Some(marks)) => {
+            let is_lossy = caps.has(Caps::LOSSY);
             let end = marked::Receiver { end: C::receiver(resources, params)?, marks, is_lossy };
-            receiver::drive(end, C::CAPS, counters, cx)
+            receiver::drive(end, caps, counters, cx)
         }
     }
 }
 
 /// A message to sleeping receivers on one CPU wakes each of them, and the last of them the sender.
-fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+pub(crate) fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let mut anomalies = no_faults(case, per_op);
     let (switches, receivers) =
         (per_op.voluntary_switches + per_op.involuntary_switches, receivers(&case.params) as f64);

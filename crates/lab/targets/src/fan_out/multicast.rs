@@ -21,6 +21,11 @@ pub trait Multicast: 'static {
     /// A receiving end.
     type Receiver: MulticastReceiver;
 
+    /// Those that it has in this case, where that is not the same for all cases.
+    fn caps(_params: &CaseParams) -> Caps {
+        Self::CAPS
+    }
+
     /// What a choice may demand of it in this case. That it keeps boundaries and loses nothing follows from [`CAPS`](Multicast::CAPS).
     fn properties(params: &CaseParams) -> Properties;
 

@@ -10,6 +10,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
+use std::mem::{ManuallyDrop, MaybeUninit, offset_of};
 use std::os::fd::FromRawFd;
 use std::path::Path;
 use std::ptr;
@@ -19,9 +20,9 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::prelude::*;
 
 /// The version of the header that this program reads.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Most descriptors that `create` hands over to an end.
-pub(super) const FDS_MAX: usize = 16;
+pub(super) const FDS_MAX: usize = 128;
 /// Most bytes that it does.
 pub(super) const BYTES_MAX: usize = 1024;
 /// No object in memory is longer.
@@ -32,6 +33,8 @@ const TARGETS_MAX: usize = 64;
 /// `struct weighbridge_case`.
 #[repr(C)]
 pub(super) struct Case {
+    struct_bytes: u32,
+    end_count: u32,
     name: *const c_char,
     payload_bytes: usize,
     wait: *const c_char,
@@ -43,13 +46,16 @@ pub(super) struct Case {
 impl Case {
     /// A case whose strings are there until the process ends.
     pub(super) fn new(
+        end_count: u32,
         payload_bytes: usize,
         [name, wait, pattern, folder, prefix]: [&str; 5],
     ) -> io::Result<&'static Case> {
         let leaked = |text: &str| Ok::<_, io::Error>(CString::new(text)?.into_raw().cast_const());
         let (name, wait, pattern) = (leaked(name)?, leaked(wait)?, leaked(pattern)?);
         let (folder, prefix) = (leaked(folder)?, leaked(prefix)?);
-        Ok(Box::leak(Box::new(Case { name, payload_bytes, wait, pattern, folder, prefix })))
+        let struct_bytes = size_of::<Case>() as u32;
+        let case = Case { struct_bytes, end_count, name, payload_bytes, wait, pattern, folder, prefix };
+        Ok(Box::leak(Box::new(case)))
     }
 }
 
@@ -68,8 +74,8 @@ impl Resources {
         Resources { fd_count: 0, fds: [-1; FDS_MAX], byte_count: 0, bytes: [0; BYTES_MAX] };
 }
 
-type Create = unsafe extern "C" fn(*const Case, *mut Resources, *mut Resources) -> c_int;
-type Attach = unsafe extern "C" fn(*const Case, c_int, *mut Resources, *mut *mut c_void) -> c_int;
+type Create = unsafe extern "C" fn(*const Case, *mut Resources) -> c_int;
+type Attach = unsafe extern "C" fn(*const Case, u32, *mut Resources, *mut *mut c_void) -> c_int;
 type Loan = unsafe extern "C" fn(*mut c_void, usize, *mut *mut c_void, *mut usize) -> c_int;
 type Commit = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> c_int;
 type Take = unsafe extern "C" fn(*mut c_void, usize, *mut *const c_void, *mut usize) -> c_int;
@@ -77,7 +83,7 @@ type Release = unsafe extern "C" fn(*mut c_void, *const c_void) -> c_int;
 type OfEnd = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Fact = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char);
 
-/// `struct weighbridge_target`.
+/// `struct weighbridge_target`. What its version began with ends with `error_text`.
 #[repr(C)]
 struct RawTarget {
     version: u32,
@@ -102,6 +108,11 @@ struct RawTarget {
     error_text: Option<unsafe extern "C" fn(c_int) -> *const c_char>,
 }
 
+/// What every object of the version has; what was added later stands behind it.
+const LEAST_BYTES: usize = offset_of!(RawTarget, error_text) + size_of::<*const c_void>();
+/// A longer one was never compiled.
+const MOST_BYTES: usize = 4096;
+
 /// What a mechanism says of itself, as it says it.
 #[derive(Debug)]
 pub(super) struct Said {
@@ -115,7 +126,7 @@ pub(super) struct Said {
 
 /// A shared object in this process.
 pub(super) struct Loaded {
-    targets: Vec<*const RawTarget>,
+    targets: Vec<&'static RawTarget>,
     /// Never closed: its threads, if it has any, may run until the process ends.
     _library: &'static Library,
 }
@@ -132,16 +143,21 @@ impl Loaded {
         let table = table.map_err(|_| {
             io::Error::other("it exports no weighbridge_targets; weighbridge-target.h says what that is")
         })?;
-        let table = table.as_raw_ptr().cast::<RawTarget>().cast_const();
+        let mut entry = table.as_raw_ptr().cast::<u8>().cast_const();
         let mut targets = Vec::new();
+        // All have the length of the first.
+        let mut stride = None;
         for index in 0.. {
-            let target = table.wrapping_add(index);
             // SAFETY: entries begin with two words in every version of the header, and one that is zero ends the table.
-            let (version, bytes) = unsafe { (*target.cast::<u32>(), *target.cast::<u32>().add(1)) };
+            let (version, bytes) = unsafe { (*entry.cast::<u32>(), *entry.cast::<u32>().add(1)) };
             if version == 0 && index > 0 {
                 break;
             }
-            if version != VERSION || bytes as usize != size_of::<RawTarget>() {
+            let len = bytes as usize;
+            if version != VERSION
+                || !(LEAST_BYTES..=MOST_BYTES).contains(&len)
+                || len != *stride.get_or_insert(len)
+            {
                 return Err(io::Error::other(format!(
                     "its entry {index} has version {version} and {bytes} bytes, where this program reads version {VERSION} with {}; compile \
                      it with the weighbridge-target.h of this program, and end the table with an entry of zeros",
@@ -153,37 +169,36 @@ impl Loaded {
                     "its table has no end after {index} entries; the last one must be zero"
                 )));
             }
-            targets.push(target);
+            // SAFETY: an entry of the version is as long as it says, and stays while the library is loaded.
+            targets.push(known_part(index, unsafe { std::slice::from_raw_parts(entry, len) })?);
+            entry = entry.wrapping_add(len);
         }
         Ok(Loaded { targets, _library: library })
     }
 
     /// What its mechanisms say of themselves; a function that must be there and is not is an error.
     pub(super) fn describe(&self) -> io::Result<Vec<Said>> {
-        self.targets.iter().map(|target| describe(*target)).collect()
+        self.targets.iter().map(|target| describe(target)).collect()
     }
 
     fn find(&self, name: &str) -> io::Result<&'static RawTarget> {
-        let is_meant = |target: &&*const RawTarget| {
+        let is_meant = |target: &&&RawTarget| {
             // SAFETY: `describe` has read this name in another process that loaded the same bytes.
-            unsafe { CStr::from_ptr((***target).name) }.to_bytes() == name.as_bytes()
+            unsafe { CStr::from_ptr(target.name) }.to_bytes() == name.as_bytes()
         };
         let found = self.targets.iter().find(is_meant).copied();
-        let found =
-            found.ok_or_else(|| io::Error::other(format!("the shared object has no {name} any more")))?;
-        // SAFETY: the table is part of a library that stays loaded until the process ends, and may not change.
-        Ok(unsafe { &*found })
+        found.ok_or_else(|| io::Error::other(format!("the shared object has no {name} any more")))
     }
 
-    /// Calls `create`.
-    pub(super) fn create(&self, name: &str, case: &'static Case) -> io::Result<[Resources; 2]> {
+    /// Calls `create`: what each end gets.
+    pub(super) fn create(&self, name: &str, case: &'static Case) -> io::Result<Vec<Resources>> {
         let target = self.find(name)?;
-        let [mut near, mut far] = [Resources::EMPTY; 2];
+        let mut ends = vec![Resources::EMPTY; case.end_count as usize];
         if let Some(create) = target.create {
-            // SAFETY: a case that stays, and two places that are written.
-            target.check("create", unsafe { create(case, &mut near, &mut far) })?;
+            // SAFETY: a case that stays, and as many places as it says, which are written.
+            target.check("create", unsafe { create(case, ends.as_mut_ptr()) })?;
         }
-        Ok([near, far])
+        Ok(ends)
     }
 
     /// Calls `attach`, once per end.
@@ -191,22 +206,36 @@ impl Loaded {
         &self,
         name: &str,
         case: &'static Case,
-        side: Side,
+        side: u32,
         mut resources: Resources,
     ) -> io::Result<End> {
         let target = self.find(name)?;
         let mut end = ptr::null_mut();
         let attach = target.attach.expect("`describe` has looked");
-        let side = if side == Side::Near { 0 } else { 1 };
         // SAFETY: a case that stays, resources that belong to the end from here on, and a place that is written.
         target.check("attach", unsafe { attach(case, side, &mut resources, &mut end) })?;
-        Ok(End { target, end, not_released: Cell::new(0) })
+        Ok(End { target, end, not_released: Cell::new(0), held: None })
     }
 }
 
-fn describe(target: *const RawTarget) -> io::Result<Said> {
-    // SAFETY: version and size are right, and the promise of the header is that the rest is.
-    let target = unsafe { &*target };
+/// Entry `index` of a table, as far as this program knows what stands there: what an older header has not is zero, and what a newer one
+/// has beyond is refused where something uses it.
+fn known_part(index: usize, entry: &'static [u8]) -> io::Result<&'static RawTarget> {
+    let len = entry.len().min(size_of::<RawTarget>());
+    if entry[len..].iter().any(|byte| *byte != 0) {
+        return Err(io::Error::other(format!(
+            "its entry {index} uses what a newer weighbridge-target.h has; compile it with that of this program"
+        )));
+    }
+    let mut known = Box::new(MaybeUninit::<RawTarget>::zeroed());
+    // SAFETY: `len` bytes are in both, and every field may be zero: a number, a pointer that is null, a function that is not there.
+    unsafe {
+        ptr::copy_nonoverlapping(entry.as_ptr(), known.as_mut_ptr().cast(), len);
+        Ok(Box::leak(known).assume_init_ref())
+    }
+}
+
+fn describe(target: &RawTarget) -> io::Result<Said> {
     let text = |what: &str, text: *const c_char| {
         if text.is_null() {
             return Err(io::Error::other(format!("it has a mechanism without {what}")));
@@ -260,6 +289,8 @@ pub(super) struct End {
     end: *mut c_void,
     /// What `release` has failed with: said by the next call that can say it.
     not_released: Cell<c_int>,
+    /// The message that [`End::take_held`] gave out last.
+    held: Option<*const c_void>,
 }
 
 /// Room for a message.
@@ -311,6 +342,34 @@ impl End {
         Ok(Taken { end: self, data, len })
     }
 
+    /// The next message, kept until this is called again.
+    #[inline]
+    pub(super) fn take_held(&mut self, expected: usize) -> io::Result<&[u8]> {
+        self.release_held();
+        let taken = ManuallyDrop::new(self.take(expected)?);
+        let (data, len) = (taken.data, taken.len);
+        self.held = Some(data.cast());
+        // SAFETY: the end keeps so many bytes there until they are released, and while they are borrowed nobody has it done.
+        Ok(unsafe { std::slice::from_raw_parts(data, len) })
+    }
+
+    fn release_held(&mut self) {
+        if let Some(data) = self.held.take() {
+            self.release(data);
+        }
+    }
+
+    #[inline]
+    fn release(&self, data: *const c_void) {
+        if let Some(release) = self.target.release {
+            // SAFETY: this end, and a message of it that nobody reads any more.
+            let error = unsafe { release(self.end, data) };
+            if error != 0 {
+                self.not_released.set(error);
+            }
+        }
+    }
+
     pub(super) fn prefault(&mut self) -> io::Result<()> {
         // SAFETY: this end.
         self.target.prefault.map_or(Ok(()), |call| self.target.check("prefault", unsafe { call(self.end) }))
@@ -352,6 +411,7 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
+        self.release_held();
         if let Some(close) = self.target.close {
             // SAFETY: this end, which nobody uses any more.
             unsafe { close(self.end) }
@@ -388,13 +448,7 @@ impl AsRef<[u8]> for Taken<'_> {
 impl Drop for Taken<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(release) = self.end.target.release {
-            // SAFETY: this end, and a message of it that nobody reads any more.
-            let error = unsafe { release(self.end.end, self.data.cast()) };
-            if error != 0 {
-                self.end.not_released.set(error);
-            }
-        }
+        self.end.release(self.data.cast());
     }
 }
 

@@ -51,6 +51,7 @@ impl Object {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Of {
     pub(super) name: String,
+    pub(super) end_count: u32,
     pub(super) payload_bytes: usize,
     pub(super) wait: String,
     pub(super) pattern: String,
@@ -60,7 +61,8 @@ pub(super) struct Of {
 
 impl Of {
     pub(super) fn case(&self) -> io::Result<&'static Case> {
-        Case::new(self.payload_bytes, [&self.name, &self.wait, &self.pattern, &self.folder, &self.prefix])
+        let strings = [&self.name[..], &self.wait, &self.pattern, &self.folder, &self.prefix];
+        Case::new(self.end_count, self.payload_bytes, strings)
     }
 }
 
@@ -74,7 +76,7 @@ enum Order {
 enum Answer {
     Described(Vec<Description>),
     /// Of each end the number of descriptors, which follow, and bytes.
-    Created([(usize, Vec<u8>); 2]),
+    Created(Vec<(usize, Vec<u8>)>),
     Failed(String),
 }
 
@@ -86,12 +88,12 @@ pub(super) fn describe(object: &Object) -> io::Result<Vec<Description>> {
     }
 }
 
-/// Descriptors and bytes for each end, near end first.
-pub(super) fn create(object: &Object, of: Of) -> io::Result<[(Vec<OwnedFd>, Vec<u8>); 2]> {
+/// Descriptors and bytes for each end, in the order of their numbers.
+pub(super) fn create(object: &Object, of: Of) -> io::Result<Vec<(Vec<OwnedFd>, Vec<u8>)>> {
     match ask(&Order::Create(object.clone(), of), "its function `create`")? {
-        (Answer::Created([near, far]), mut fds) => {
-            let of_far = fds.split_off(near.0.min(fds.len()));
-            Ok([(fds, near.1), (of_far, far.1)])
+        (Answer::Created(ends), fds) => {
+            let mut fds = fds.into_iter();
+            Ok(ends.into_iter().map(|(count, bytes)| (fds.by_ref().take(count).collect(), bytes)).collect())
         }
         (answer, _) => Err(unexpected(&answer)),
     }
@@ -160,8 +162,8 @@ fn obey(order: Order) -> io::Result<(Answer, Vec<OwnedFd>)> {
         Order::Create(object, of) => {
             let ends = object.load()?.create(&of.name, of.case()?)?;
             let mut all = Vec::new();
-            let [near, far] = ends.each_ref().map(|end| handed_over(end, &mut all));
-            Ok((Answer::Created([near?, far?]), all))
+            let handed_over = ends.iter().map(|end| handed_over(end, &mut all)).collect::<io::Result<_>>()?;
+            Ok((Answer::Created(handed_over), all))
         }
     }
 }

@@ -28,8 +28,12 @@ const CAPABILITIES: [Caps; 8] = [
     Caps::YIELDS,
 ];
 
-/// The bit behind those, which is about counting and no capability of the laboratory.
+/// The bits behind those, which are no capabilities of the laboratory: how it is counted, and patterns beyond those of two ends.
 const THREADS: u32 = 1 << CAPABILITIES.len();
+const FAN_OUT: u32 = THREADS << 1;
+const FAN_IN: u32 = THREADS << 2;
+
+const LOSSY: u32 = 1 << 3;
 
 /// A sentence in a list, and a name in a case id.
 const ABOUT_MAX: usize = 200;
@@ -52,10 +56,16 @@ impl Description {
                 return of(format!("has an `{what}` that is no line of 1 to {ABOUT_MAX} bytes"));
             }
         }
-        if capabilities >= 2 * THREADS {
+        if capabilities >= 2 * FAN_IN {
             return of(format!(
                 "has capabilities {capabilities:#x}, of which this program does not know all"
             ));
+        }
+        if capabilities & FAN_IN != 0 && capabilities & LOSSY != 0 {
+            return of(
+                "says that it loses messages, and that it can do fan-in, in which every message is counted"
+                    .into(),
+            );
         }
         let waits: Vec<String> = waits.split_ascii_whitespace().map(str::to_owned).collect();
         if let Some(unknown) = waits.iter().find(|wait| Wait::parse(wait).is_none()) {
@@ -76,6 +86,16 @@ impl Description {
     /// Does it work in threads of its own?
     pub(super) fn has_threads(&self) -> bool {
         self.capabilities & THREADS != 0
+    }
+
+    /// Does each message of one end reach many?
+    pub(super) fn does_fan_out(&self) -> bool {
+        self.capabilities & FAN_OUT != 0
+    }
+
+    /// Do the messages of many ends reach one?
+    pub(super) fn does_fan_in(&self) -> bool {
+        self.capabilities & FAN_IN != 0
     }
 
     pub(super) fn waits(&self) -> Vec<Wait> {
@@ -113,7 +133,8 @@ mod tests {
             (Said { name: "a/b".into(), ..said() }, "\"a/b\" is none"),
             (Said { about: "two\nlines".into(), ..said() }, "`about`"),
             (Said { measured_version: String::new(), ..said() }, "`measured_version`"),
-            (Said { capabilities: 1 << 9, ..said() }, "capabilities 0x200"),
+            (Said { capabilities: 1 << 11, ..said() }, "capabilities 0x800"),
+            (Said { capabilities: 1 << 10 | 1 << 3, ..said() }, "loses messages, and that it can do fan-in"),
             (Said { waits: "block sleep".into(), ..said() }, "way to wait `sleep`; there are block"),
             (Said { waits: " ".into(), ..said() }, "names no way to wait"),
         ] {

@@ -11,6 +11,8 @@
 mod abi;
 mod child;
 mod described;
+mod fan_in;
+mod fan_out;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +24,7 @@ use weighbridge_harness::{catalogue, pattern};
 use weighbridge_probe::counters;
 use weighbridge_record::PerOp;
 
+use crate::many::no_faults;
 use crate::place::{self, Place};
 use crate::prelude::*;
 use child::{Object, Of};
@@ -86,8 +89,17 @@ fn enter(mine: Mine) {
         environment,
         ..pattern::target::<Own>()
     };
+    let Target { id, about, caps, waits, environment, .. } = target;
+    let as_it_says =
+        |of: Target| Target { id, about, caps, waits, environment, counter_check: check_counters, ..of };
+    let fans = [
+        mine.description.does_fan_out().then_some(fan_out::TARGET),
+        mine.description.does_fan_in().then_some(fan_in::TARGET),
+    ];
+    let targets: Vec<Target> =
+        [target].into_iter().chain(fans.into_iter().flatten().map(as_it_says)).collect();
     LOADED.lock().unwrap_or_else(PoisonError::into_inner).push(mine);
-    let family = Family { cleanup: || place::cleanup(WHAT), ..Family::of(Box::leak(Box::new([target]))) };
+    let family = Family { cleanup: || place::cleanup(WHAT), ..Family::of(targets.leak()) };
     catalogue::add(Box::leak(Box::new([family])));
 }
 
@@ -105,9 +117,10 @@ impl Mine {
         io::Error::new(error.kind(), format!("{}: {error}", self.object.path.display()))
     }
 
-    fn of(&self, params: &CaseParams, place: Place) -> Of {
+    fn of(&self, params: &CaseParams, place: Place, ends: usize) -> Of {
         Of {
             name: self.description.name.clone(),
+            end_count: ends as u32,
             payload_bytes: params.payload_bytes,
             wait: params.wait.name().into(),
             pattern: params.id.pattern.clone(),
@@ -139,14 +152,8 @@ impl Mechanism for Own {
     }
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-        let description = &mine(params).description;
-        let Description { name, to_itself_bytes, .. } = description;
-        if description.has_threads() && params.choice::<Peers>() == Peers::Thread {
-            let why = format!(
-                "{name} has threads of its own, which are counted by process; leave out peers=thread"
-            );
-            return Err(Unsupported(why));
-        }
+        fits_peers(params)?;
+        let Description { name, to_itself_bytes, .. } = &mine(params).description;
         if params.id.pattern != "self" {
             return Ok(());
         }
@@ -161,49 +168,78 @@ impl Mechanism for Own {
     }
 
     fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
-        let mine = mine(params);
-        let (place, guard) = Place::create(WHAT)?;
-        let ends = child::create(&mine.object, mine.of(params, place)).map_err(|error| mine.error(&error))?;
-        let mut ends = ends.map(|(fds, bytes)| {
-            let len = bytes.len() as u64;
-            let packed = bytes.chunks(8).map(|chunk| {
-                let mut word = [0; 8];
-                word[..chunk.len()].copy_from_slice(chunk);
-                u64::from_le_bytes(word)
-            });
-            let words = place.words().into_iter().chain([len]).chain(packed).collect();
-            EndResources { words, ..EndResources::of(fds) }
-        });
-        ends[0].guard = Some(Box::new(guard));
-        Ok(ends)
+        let ends: Result<[EndResources; 2], _> = create(params, 2)?.try_into();
+        Ok(ends.unwrap_or_else(|ends| panic!("of two ends there are {}", ends.len())))
     }
 
-    fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<OwnEnd> {
-        let mine = mine(params);
-        let EndResources { fds, words, .. } = resources;
-        let (place, rest) = words.split_at(2);
-        let (len, packed) = rest.split_first().expect("`create` has put it there");
-        let bytes: Vec<u8> = packed.iter().flat_map(|word| word.to_le_bytes()).take(*len as usize).collect();
-        let of = mine.of(params, Place::of(WHAT, place));
-        if mine.description.has_threads() {
-            counters::count_whole_process();
-        }
-        let attached = mine
-            .object
-            .load()
-            .and_then(|loaded| loaded.attach(&of.name, of.case()?, side, child::resources(fds, &bytes)));
-        let end = attached.map_err(|error| mine.error(&error))?;
-        Ok(OwnEnd { end, mine, most_bytes: params.payload_bytes })
+    fn attach(_side: Side, resources: EndResources, params: &CaseParams) -> io::Result<OwnEnd> {
+        attach(resources, params)
     }
 }
 
-/// As for two ends that exchange messages; but what switches where a library has threads of its own, nobody knows.
+/// Threads of a library cannot be told apart from those of the other ends where all are in one process.
+fn fits_peers(params: &CaseParams) -> Result<(), Unsupported> {
+    let description = &mine(params).description;
+    if description.has_threads() && params.choice::<Peers>() == Peers::Thread {
+        return Err(Unsupported(format!(
+            "{} has threads of its own, which are counted by process; leave out peers=thread",
+            description.name
+        )));
+    }
+    Ok(())
+}
+
+/// What each of so many ends gets: the words are its place, how many ends there are and which of them this is, the number of bytes, and
+/// the bytes.
+fn create(params: &CaseParams, count: usize) -> io::Result<Vec<EndResources>> {
+    let mine = mine(params);
+    let (place, guard) = Place::create(WHAT)?;
+    let made =
+        child::create(&mine.object, mine.of(params, place, count)).map_err(|error| mine.error(&error))?;
+    let of_end = |(number, (fds, bytes)): (usize, (Vec<OwnedFd>, Vec<u8>))| {
+        let packed = bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        });
+        let words = [count, number, bytes.len()].map(|number| number as u64);
+        let words = place.words().into_iter().chain(words).chain(packed).collect();
+        EndResources { words, ..EndResources::of(fds) }
+    };
+    let mut ends: Vec<EndResources> = made.into_iter().enumerate().map(of_end).collect();
+    ends[0].guard = Some(Box::new(guard));
+    Ok(ends)
+}
+
+/// An end of what [`create`] made.
+fn attach(resources: EndResources, params: &CaseParams) -> io::Result<OwnEnd> {
+    let mine = mine(params);
+    let EndResources { fds, words, .. } = resources;
+    let (place, rest) = words.split_at(2);
+    let ([count, number, len], packed) = rest.split_first_chunk().expect("`create` has put it there");
+    let bytes: Vec<u8> = packed.iter().flat_map(|word| word.to_le_bytes()).take(*len as usize).collect();
+    let of = mine.of(params, Place::of(WHAT, place), *count as usize);
+    if mine.description.has_threads() {
+        counters::count_whole_process();
+    }
+    let attached = mine.object.load().and_then(|loaded| {
+        loaded.attach(&of.name, of.case()?, *number as u32, child::resources(fds, &bytes))
+    });
+    let end = attached.map_err(|error| mine.error(&error))?;
+    Ok(OwnEnd { end, mine, most_bytes: params.payload_bytes })
+}
+
+/// As for mechanisms of ours; but what switches where a library has threads of its own, nobody knows.
 fn check_counters(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let description = &mine(&case.params).description;
-    match (description.has_threads(), description.caps().has(Caps::MAPS)) {
-        (false, _) => counter_check::of_messages(case, per_op),
-        (true, true) => Vec::new(),
-        (true, false) => counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+    let maps = description.caps().has(Caps::MAPS);
+    match &case.params.id.pattern[..] {
+        "roundtrip" | "stream" | "self" if !description.has_threads() => {
+            counter_check::of_messages(case, per_op)
+        }
+        "fan-out" if !description.has_threads() && !maps => crate::fan_out::counter_check(case, per_op),
+        _ if maps => Vec::new(),
+        _ => no_faults(case, per_op),
     }
 }
 
@@ -212,6 +248,22 @@ struct OwnEnd {
     end: abi::End,
     mine: &'static Mine,
     most_bytes: usize,
+}
+
+impl OwnEnd {
+    /// Its memory touched, before anything is timed.
+    fn prefaulted(mut self) -> io::Result<OwnEnd> {
+        self.prefault()?;
+        Ok(self)
+    }
+
+    /// Sends a message that `write` writes where it will be sent from.
+    #[inline]
+    fn send(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let mut room = self.loan(len)?;
+        write(room.as_mut());
+        OwnEnd::commit(room)
+    }
 }
 
 impl Endpoint for OwnEnd {

@@ -64,6 +64,7 @@ fn with_defaults(args: &AdviseArgs, cpus: usize) -> Question {
         rate: args.rate.unwrap_or(RATE),
         demands: args.demands(),
         cpu_budget: args.cpu_budget,
+        among: args.among.clone(),
     }
 }
 
@@ -81,7 +82,7 @@ impl<R: BufRead, W: Write> Asker<R, W> {
     fn question(&mut self, args: &AdviseArgs, cpus: usize) -> Result<Question, Failure> {
         let mut question = with_defaults(args, cpus);
         if args.payload.is_none() {
-            question.payload_bytes = self.ask("Bytes of a message?", PAYLOAD_BYTES, values::payload)?;
+            question.payload_bytes = self.ask("Bytes of a message?", PAYLOAD_BYTES, values::size)?;
         }
         if args.receivers.is_none() {
             question.receivers = self.ask("How many receive each message?", RECEIVERS, at_least_one)?;
@@ -178,6 +179,7 @@ mod tests {
     use super::*;
 
     fn args(typed: &str) -> AdviseArgs {
+        crate::register();
         let command = AdviseArgs::augment_args(clap::Command::new("advise").no_binary_name(true));
         AdviseArgs::from_arg_matches(&command.get_matches_from(typed.split_whitespace())).unwrap()
     }

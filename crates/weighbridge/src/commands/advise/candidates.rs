@@ -9,8 +9,8 @@ use weighbridge_record::derive::is_of_the_mechanism;
 use weighbridge_record::{CaseId, Property};
 use weighbridge_report::Question;
 
-/// The candidates that can be measured here, in the order of the catalogue. Beside those that meet all demands there are those that would be
-/// chosen without one of them, or without any: what a demand costs is found by measuring both.
+/// The candidates that can be measured here, in the order of the catalogue. Beside those that meet all demands there are those
+/// that would be chosen without one of them, or without any: what a demand costs is found by measuring both.
 pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
     let all = &question.demands;
     let without = |one: &Property| -> Vec<Property> { all.iter().copied().filter(|of| of != one).collect() };
@@ -19,7 +19,8 @@ pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
     let mut found = Vec::new();
     // Beside each that may be chosen, the same at the rate: what it takes there, and whether it holds it.
     let mut paced = Vec::new();
-    for target in catalogue::all().filter(|target| !target.caps.has(Caps::HARNESS)) {
+    let is_asked = |target: &&Target| !target.caps.has(Caps::HARNESS) && question.admits(target.id);
+    for target in catalogue::all().filter(is_asked) {
         let Some(pattern) = target.patterns.iter().find(|pattern| pattern.id == question.pattern) else {
             continue;
         };
@@ -39,7 +40,13 @@ pub fn of(question: &Question, host: &Host) -> Vec<CaseId> {
         }
         if has(pattern, "rate") {
             let own = found.iter().filter(|id| id.mechanism == target.id && meets(id, all, host));
-            let at_rate = own.map(|id| id.clone().with("rate", &question.rate.round().max(1.0).to_string()));
+            let mut own: Vec<&CaseId> = own.collect();
+            if all.contains(&Property::Pollable) && own.iter().any(|id| polls(id)) {
+                own.retain(|id| polls(id));
+            }
+            let at_rate = own
+                .into_iter()
+                .map(|id| id.clone().with("rate", &question.rate.round().max(1.0).to_string()));
             paced.extend(at_rate.filter(|id| catalogue::prepare(id, host).is_ok()));
         }
     }
@@ -88,6 +95,10 @@ fn words(axis: &'static Axis) -> Vec<(&'static str, &'static str)> {
     }
 }
 
+fn polls(id: &CaseId) -> bool {
+    catalogue::resolve(id).is_ok_and(|(_, _, params)| matches!(params.wait, Wait::Epoll | Wait::Poll))
+}
+
 /// Can it be measured here, and has it all that is demanded?
 fn meets(id: &CaseId, demands: &[Property], host: &Host) -> bool {
     catalogue::prepare(id, host).is_ok_and(|case| {
@@ -111,6 +122,7 @@ mod tests {
             rate: 1000.0,
             demands: demands.to_vec(),
             cpu_budget: None,
+            among: Vec::new(),
         };
         let mut found = of(&question, &host);
         for id in &mut found {

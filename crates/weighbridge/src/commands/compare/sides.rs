@@ -14,7 +14,7 @@ use weighbridge_record::{CaseId, Skipped};
 
 use super::super::THIS_PROGRAM;
 use super::program::{self, Build};
-use crate::Failure;
+use crate::{Failure, select};
 
 /// One side, as it was typed.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Typed {
             if axis.is_empty() || value.is_empty() || value.contains('/') {
                 return Err(FORM.into());
             }
-            self.axes.push((axis.into(), value.into()));
+            self.axes.push((axis.into(), select::written_out(axis, value)));
         } else {
             let path = PathBuf::from(word);
             if !path.exists() {

@@ -166,7 +166,7 @@ impl<'a> Guest<'a> {
             kernel: self.kernel.clone(),
             append: self.append.clone(),
             cpus: self.args.cpus,
-            memory_mib: self.args.memory,
+            memory_mib: self.args.memory_mib,
             accel,
             plugin: self.plugin.clone(),
         };
@@ -219,7 +219,7 @@ impl<'a> Guest<'a> {
                 ("guest.append", self.append.clone()),
                 ("guest.accel", measured.accel.name().into()),
                 ("guest.cpus", self.args.cpus.to_string()),
-                ("guest.memory-mib", self.args.memory.to_string()),
+                ("guest.memory-mib", self.args.memory_mib.to_string()),
             ];
             let facts = config::facts(&self.kernel);
             header.settings.extend(facts.into_iter().map(|(name, value)| (format!("guest.{name}"), value)));

@@ -10,7 +10,8 @@ struct end { int socket; int count; char out[4096], in[4096]; };
 
 static int crash(void) { *(volatile int *)16 = 0; return 0; }
 
-static int create(const struct weighbridge_case *of, struct weighbridge_resources *a, struct weighbridge_resources *b) {
+static int create(const struct weighbridge_case *of, struct weighbridge_resources *ends) {
+    struct weighbridge_resources *a = &ends[0], *b = &ends[1];
     int pair[2];
     (void)of;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair)) return errno;
@@ -18,25 +19,25 @@ static int create(const struct weighbridge_case *of, struct weighbridge_resource
     a->byte_count = b->byte_count = 3, memcpy(a->bytes, "abc", 3), memcpy(b->bytes, "def", 3);
     return 0;
 }
-#define CREATE(name, does) static int create_##name(const struct weighbridge_case *of, struct weighbridge_resources *a, \
-    struct weighbridge_resources *b) { int error = create(of, a, b); (void)b; does; return error; }
+#define CREATE(name, does) static int create_##name(const struct weighbridge_case *of, struct weighbridge_resources *ends) { \
+    int error = create(of, ends); does; return error; }
 CREATE(crash, crash())
 CREATE(exit, _exit(0))
 CREATE(hang, for (;;) pause())
 CREATE(refuse, error = EACCES)
-CREATE(closed, a->fds[0] = 99)
-CREATE(many, a->fd_count = 1000)
+CREATE(closed, ends->fds[0] = 99)
+CREATE(many, ends->fd_count = 1000)
 #ifdef SELF
 CREATE(change, if (system("echo >> " SELF)) error = EIO)
 #endif
 
-static int attach(const struct weighbridge_case *of, enum weighbridge_side side, struct weighbridge_resources *from, void **end) {
+static int attach(const struct weighbridge_case *of, uint32_t side, struct weighbridge_resources *from, void **end) {
     struct end *made = calloc(1, sizeof *made);
     (void)of;
     made->socket = from->fds[0], *end = made;
     return from->byte_count == 3 && !memcmp(from->bytes, side == WEIGHBRIDGE_NEAR ? "abc" : "def", 3) ? 0 : EBADMSG;
 }
-#define ATTACH(name, does) static int attach_##name(const struct weighbridge_case *of, enum weighbridge_side side, \
+#define ATTACH(name, does) static int attach_##name(const struct weighbridge_case *of, uint32_t side, \
     struct weighbridge_resources *from, void **end) { int error = attach(of, side, from, end); does; return error; }
 ATTACH(crash, crash())
 ATTACH(exit, _exit(0))

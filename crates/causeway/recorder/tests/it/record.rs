@@ -1,0 +1,279 @@
+//! What is recorded of a group.
+
+use std::os::unix::fs::PermissionsExt;
+
+use causeway::{GroupOptions, PoolOptions};
+use causeway_testkit::Running;
+use rustix::process::Signal;
+
+use crate::support::{
+    Served, contents, end, eventually, number, payload, publish_now, recorder, skipped, verified,
+};
+
+fn several() -> GroupOptions {
+    GroupOptions::new().several_publishers().capacity_bytes(1 << 20)
+}
+
+#[test]
+fn every_message_is_recorded_with_its_bytes_in_the_order_and_at_the_place_that_it_has_in_the_log() {
+    let mut served = Served::new(several());
+    let running = served.record("a.mcap", &[]);
+    let mut publishers = [served.group().publisher().unwrap(), served.group().publisher().unwrap()];
+    let mut published = Vec::new();
+    for round in 0..3000u64 {
+        let which = (round % 3 == 0) as usize;
+        let (topic, payload) = ((round % 5) as u32, payload(round, 1 + (round % 90) as usize * 11));
+        let at = publishers[which].publish_with_topic(topic, &payload).unwrap();
+        published.push((at.0, which as u16, topic, payload));
+        served.received(round.saturating_sub(500));
+    }
+    drop((publishers, served.group.take()));
+    let (code, said) = end(running);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("3000 messages recorded, 0 lost"), "{said}");
+
+    let found = contents(served.path("a.mcap"));
+    assert!(found.is_whole && found.lost == 0);
+    assert_eq!((found.messages.len(), found.frames.len()), (3000, 3000));
+    let mut counts = [0u32; 2];
+    for ((message, frame), (position, slot, topic, payload)) in
+        found.messages.iter().zip(&found.frames).zip(&published)
+    {
+        assert_eq!((frame.0, frame.1, frame.2), (*position, 0, *slot));
+        assert_eq!((message.topic.as_str(), &message.data), (format!("/topic/{topic}").as_str(), payload));
+        assert_eq!(
+            message.sequence,
+            std::mem::replace(&mut counts[usize::from(*slot)], message.sequence + 1)
+        );
+        assert!(message.publish_ns == message.log_ns && message.encoding.is_empty());
+    }
+    let (code, counts) = verified(&[&served.path("a.mcap")]);
+    let counts = counts.unwrap();
+    assert_eq!(
+        (code, &counts["messages"], &counts["padding_bytes"]),
+        (0, &3000.into(), &0.into()),
+        "{counts}"
+    );
+    assert_eq!(counts["last_position"], published.last().unwrap().0);
+    let mode = std::fs::metadata(served.path("a.mcap")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "what was said in a group of one user is for that user");
+}
+
+#[test]
+fn a_recorder_that_is_told_to_end_records_what_is_in_the_log_and_finishes_its_file() {
+    let served = Served::new(several());
+    let running = served.record("a.mcap", &["--sync", "--compression", "none"]);
+    let mut publisher = served.group().publisher().unwrap();
+    for number in 0..100 {
+        publish_now(&mut publisher, &payload(number, 40));
+    }
+    running.signal(Signal::TERM).unwrap();
+    let (code, said) = end(running);
+    assert_eq!(code, 0, "{said}");
+    let found = contents(served.path("a.mcap"));
+    assert!(found.is_whole);
+    assert!(found.messages.iter().map(number).eq(0..100), "{:?}", found.messages.len());
+}
+
+#[test]
+fn a_message_is_in_the_file_soon_although_nothing_follows_it() {
+    let served = Served::new(several());
+    let _running = served.record("a.mcap", &[]);
+    publish_now(&mut served.group().publisher().unwrap(), b"alone");
+    // It goes on, so the file has no end yet.
+    eventually("the message is not in the file", || {
+        let (code, counts) = verified(&[&served.path("a.mcap")]);
+        code == 1 && counts.is_ok_and(|counts| counts["messages"] == 1 && counts["cut_off"] == 1)
+    });
+}
+
+#[test]
+fn what_a_recorder_misses_is_counted_where_it_is_missing_and_no_publisher_waits_for_it() {
+    let mut served = Served::new(GroupOptions::new().capacity_bytes(4096));
+    let running = served.record("a.mcap", &[]);
+    let mut publisher = served.group().publisher().unwrap();
+    publish_now(&mut publisher, &payload(0, 40));
+    served.received(1);
+    running.stop();
+    for number in 1..1000 {
+        publish_now(&mut publisher, &payload(number, 40));
+    }
+    running.resume();
+    eventually("the rest is not recorded", || {
+        let seen = &served.group().report().unwrap().subscribers[0];
+        seen.received + seen.lost_messages == 1000
+    });
+    drop((publisher, served.group.take()));
+    let (code, said) = end(running);
+    assert_eq!(code, 1, "{said}");
+    let found = contents(served.path("a.mcap"));
+    let numbers: Vec<u64> = found.messages.iter().map(number).collect();
+    assert!(
+        found.lost > 0 && found.lost + numbers.len() as u64 == 1000,
+        "{} lost, {}",
+        found.lost,
+        numbers.len()
+    );
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]) && numbers.ends_with(&[999]), "{numbers:?}");
+    let (code, counts) = verified(&[&served.path("a.mcap")]);
+    assert_eq!((code, &counts.unwrap()["lost"]), (1, &found.lost.into()));
+}
+
+#[test]
+fn a_log_that_follows_another_one_is_another_epoch_and_nothing_is_missing_between() {
+    let mut served = Served::new(GroupOptions::new().several_publishers().capacity_bytes(1 << 16));
+    let running = served.record("a.mcap", &[]);
+    let mut publisher = served.group().publisher().unwrap();
+    for number in 0..60 {
+        publish_now(&mut publisher, &payload(number, 100));
+        if number % 20 == 19 {
+            served.received(number + 1);
+            served.group().resize(1 << (16 + number / 20)).unwrap();
+        }
+    }
+    drop((publisher, served.group.take()));
+    assert_eq!(end(running).0, 0);
+    let found = contents(served.path("a.mcap"));
+    assert!(found.messages.iter().map(number).eq(0..60));
+    let epochs: Vec<u32> = found.frames.iter().map(|frame| frame.1).collect();
+    assert!(epochs.is_sorted() && epochs.first() < epochs.last(), "{epochs:?}");
+    assert_eq!(verified(&[&served.path("a.mcap")]).0, 0);
+}
+
+#[test]
+fn payloads_by_reference_are_recorded_themselves() {
+    let mut served = Served::new(several().large_payloads());
+    let running = served.record("a.mcap", &[]);
+    let mut publisher = served.group().large_publisher(PoolOptions::new(1 << 20).files(4)).unwrap();
+    for number in 0..10u64 {
+        let payload = payload(number, 300_000);
+        let mut loan = publisher.loan(payload.len()).unwrap();
+        loan.copy_from_slice(&payload);
+        loan.publish().unwrap();
+        served.received(number + 1);
+    }
+    drop((publisher, served.group.take()));
+    let (code, said) = end(running);
+    assert_eq!(code, 0, "{said}");
+    let found = contents(served.path("a.mcap"));
+    assert!(found.messages.iter().map(number).eq(0..10));
+    assert!(found.messages.iter().all(|message| message.data.len() == 300_000));
+    assert_eq!(verified(&[&served.path("a.mcap")]).0, 0);
+}
+
+#[test]
+fn a_recording_of_several_files_has_no_gap_between_them() {
+    let mut served = Served::new(several());
+    let running = served.record("a.mcap", &["--split", "1048576"]);
+    let mut publisher = served.group().publisher().unwrap();
+    for number in 0..4000 {
+        publish_now(&mut publisher, &payload(number, 1000));
+        served.received(number.saturating_sub(300));
+    }
+    drop((publisher, served.group.take()));
+    let (code, said) = end(running);
+    assert!(code == 0 && said.contains("4000 messages recorded in 4 files"), "{code}: {said}");
+    let files = ["a.mcap", "a.1.mcap", "a.2.mcap", "a.3.mcap"].map(|name| served.path(name));
+    let all: Vec<_> = files.iter().map(contents).collect();
+    assert!(all.iter().all(|file| file.is_whole && file.messages.len() > 800));
+    assert!(all.iter().flat_map(|file| &file.messages).map(number).eq(0..4000));
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    assert_eq!(verified(&files).0, 0);
+    // Without the second one, messages are missing that nothing accounts for.
+    let (code, why) = verified(&[files[0], files[2]]);
+    assert!(code == 3 && why.as_ref().is_err_and(|why| why.contains("missing")), "{code}: {why:?}");
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_recorded() {
+    let served = Served::new(several());
+    let group = served.path("group");
+    let said = |arguments: &[&str]| {
+        let output = recorder(arguments).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    std::fs::write(served.path("there"), "mine").unwrap();
+    let (code, why) = said(&[&group, "-o", &served.path("there")]);
+    assert!(code == 2 && why.contains("choose another name") && why.contains("there"), "{code}: {why}");
+    assert_eq!(std::fs::read(served.path("there")).unwrap(), b"mine");
+    let (code, why) = said(&[&group, "-o", &served.path("nowhere/a.mcap")]);
+    assert!(code == 2 && why.contains("make it first"), "{code}: {why}");
+    let (code, why) = said(&[&group]);
+    assert!(code == 2 && why.contains("--output"), "{code}: {why}");
+    let (code, why) = said(&[&served.path("no-group"), "-o", &served.path("a.mcap")]);
+    assert!(code == 3 && why.contains("no-group"), "{code}: {why}");
+}
+
+/// The reader that most people use.
+#[test]
+fn pythons_reader_shows_the_order_of_the_log() {
+    let python = std::env::var("CAUSEWAY_PYTHON").unwrap_or_else(|_| "python3".into());
+    let has = std::process::Command::new(&python).args(["-c", "import mcap.reader, lz4"]).output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        return skipped(
+            "the Python package `mcap` is not installed: `pip install mcap`, and CAUSEWAY_PYTHON names the interpreter",
+        );
+    }
+    let mut served = Served::new(several());
+    let running = served.record("a.mcap", &[]);
+    let mut publishers = [served.group().publisher().unwrap(), served.group().publisher().unwrap()];
+    for number in 0..20_000u64 {
+        let publisher = &mut publishers[(number % 2) as usize];
+        publisher.publish_with_topic((number % 7) as u32, &payload(number, 100)).unwrap();
+        served.received(number.saturating_sub(500));
+    }
+    drop((publishers, served.group.take()));
+    assert_eq!(end(running).0, 0);
+    const SCRIPT: &str = "
+import sys, struct
+from mcap.reader import make_reader
+numbers, positions, last = [], [], 0
+with open(sys.argv[1], 'rb') as file:
+    for schema, channel, message in make_reader(file).iter_messages():
+        assert message.log_time >= last; last = message.log_time
+        if channel.topic == '/causeway/frames':
+            positions += [entry[0] for entry in struct.iter_unpack('<QIHH', message.data)]
+        else:
+            numbers.append(struct.unpack('<Q', message.data[:8])[0])
+assert numbers == list(range(20000)), numbers[:20]
+assert positions == sorted(positions) and len(positions) == 20000
+print('in order')
+";
+    let output =
+        std::process::Command::new(&python).args(["-c", SCRIPT, &served.path("a.mcap")]).output().unwrap();
+    let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("in order"), "{said}{why}");
+}
+
+/// A recorder that cannot keep up with its disk loses what the ring cannot hold, and nobody waits.
+#[test]
+fn a_disk_that_stands_still_costs_the_recording_and_not_the_publishers() {
+    let mut served = Served::new(several());
+    let fifo = served.path("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let reader = std::fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    let mut command = recorder(&[&served.path("group"), "-o", &fifo, "--ring", "1048576"]);
+    let running = served.joined(Running::start(&mut command));
+    let mut publisher = served.group().publisher().unwrap();
+    // More than pipe, chunk, ring and log hold together.
+    for number in 0..20_000 {
+        publish_now(&mut publisher, &payload(number, 1000));
+    }
+    drop((publisher, served.group.take()));
+    let drained = std::thread::spawn(move || {
+        use std::io::Read;
+        let (mut file, mut bytes, mut piece) = (reader, Vec::new(), vec![0; 1 << 16]);
+        while !bytes.ends_with(mcap::MAGIC) || bytes.len() < 100 {
+            let read = file.read(&mut piece).unwrap();
+            bytes.extend_from_slice(&piece[..read]);
+        }
+        bytes
+    });
+    let (code, said) = end(running);
+    assert_eq!(code, 1, "{said}");
+    let copy = served.path("copy.mcap");
+    std::fs::write(&copy, drained.join().unwrap()).unwrap();
+    let found = contents(&copy);
+    assert!(found.lost > 0 && found.lost + found.messages.len() as u64 == 20_000, "{} lost", found.lost);
+    assert_eq!(verified(&[&copy]).0, 1);
+}
