@@ -47,14 +47,10 @@ has() {
 # What is installed, with the package that it is in.
 packages=(-p weighbridge -p causewayd -p causeway-cli)
 programs=(weighbridge causewayd causeway)
-if [ -e crates/causeway/recorder ]; then
-    packages+=(-p causeway-recorder)
-    programs+=(causeway-record)
-fi
 
-# Programs of a target: build TARGET. Tells their folder.
+# Programs of a target: build TARGET [PACKAGE...]. Tells their folder.
 build() {
-    cargo build --release --locked --target "$1" --target-dir "$target_dir" "${packages[@]}" >&2
+    cargo build --release --locked --target "$1" --target-dir "$target_dir" "${packages[@]}" "${@:2}" >&2
     echo "$target_dir/$1/release"
 }
 
@@ -74,13 +70,12 @@ documents() {
     page_of() {
         case $name in
         causewayd) "$program" --man ;;
-        causeway-record) return 1 ;;
         *) "$program" man "$@" ;;
         esac
     }
     pages() {
         local text page below
-        text=$(page_of "$@") || return 0
+        text=$(page_of "$@")
         page=$(IFS=- && echo "$name${*:+-$*}")
         printf '%s\n' "$text" | gzip -9n >"$man/$page.1.gz"
         for below in $(printf '%s\n' "$text" | sed 's/\\-/-/g' | grep -oE "^$page-[a-z-]+\(1\)" | sort -u); do
@@ -96,7 +91,6 @@ documents() {
         *) "$program" completions "$1" ;;
         esac
     }
-    [ "$name" != causeway-record ] || return 0
     completion_of bash >"$folder/usr/share/bash-completion/completions/$name"
     completion_of zsh >"$folder/usr/share/zsh/vendor-completions/_$name"
     completion_of fish >"$folder/usr/share/fish/vendor_completions.d/$name.fish"
@@ -110,7 +104,7 @@ crates() {
     cp "$target_dir"/package/*.crate "$out/crates/"
 }
 
-# Programs that need no library of the machine, for two processors.
+# Programs that need no library of the machine, for two processors. The recorder is not among them: its compression is in C.
 static() {
     local arch triple linker folder stage=$work/static
     for arch in x86_64 aarch64; do
@@ -161,13 +155,15 @@ EOF
     printf '%s (%s) unstable; urgency=medium\n\n  * See the changes of the project, CHANGELOG.md in its sources.\n\n -- %s  %s\n' \
         "$name" "$version" "$maintainer" "$(date -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.gz"
     # What the programs are linked with, by the tool of Debian where it is here.
-    local needed=libc6
-    if has dpkg-shlibdeps; then
+    local needed=libc6 files
+    mapfile -t files < <(find "$folder" -type f \( -path '*/bin/*' -o -name '*.so.*' \))
+    if [ ${#files[@]} -eq 0 ]; then
+        needed=
+    elif has dpkg-shlibdeps; then
         mkdir -p "$work/shlibs/debian" && printf 'Source: weighbridge\n\nPackage: %s\nArchitecture: any\n' "$name" >"$work/shlibs/debian/control"
-        local files
-        mapfile -t files < <(find "$folder" -type f \( -path '*/bin/*' -o -name '*.so.*' \))
         needed=$(cd "$work/shlibs" && dpkg-shlibdeps -O --ignore-missing-info "${files[@]/#/-e}" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
     fi
+    needed=${needed:+$needed${depends:+, }}$depends
     cat >"$folder/DEBIAN/control" <<EOF
 Package: $name
 Version: $version
@@ -176,7 +172,7 @@ Maintainer: $maintainer
 Section: $section
 Priority: optional
 Installed-Size: $(du -sk --exclude=DEBIAN "$folder" | cut -f 1)
-Depends: ${needed:-libc6}${depends:+, $depends}
+Depends: $needed
 Description: $synopsis
 $(fold -sw 76 <<<"$description" | sed 's/ *$//; s/^/ /')
 EOF
@@ -189,13 +185,12 @@ deb() {
     has dpkg-deb || { skip deb "dpkg-deb is not installed" && return; }
     maintainer=${DEBFULLNAME:-Weighbridge} && maintainer="$maintainer <${DEBEMAIL:-maintainers@example.invalid}>"
     local folder stage=$work/deb
-    folder=$(build "$(rustc --print host-tuple)")
+    folder=$(build "$(rustc --print host-tuple)" -p causeway-recorder)
     rm -rf "$stage"
     install -D -t "$stage/causewayd/usr/bin" "$folder/causewayd"
     # The units of a user, which nobody enables for them.
     install -D -m 644 -t "$stage/causewayd/usr/lib/systemd/user" dist/systemd/user/causewayd.{service,socket}
-    install -D -t "$stage/causeway/usr/bin" "$folder/causeway"
-    [[ ${programs[*]} != *causeway-record* ]] || install -t "$stage/causeway/usr/bin" "$folder/causeway-record"
+    install -D -t "$stage/causeway/usr/bin" "$folder/causeway" "$folder/causeway-record"
     install -D -t "$stage/weighbridge/usr/bin" "$folder/weighbridge"
     for program in causewayd causeway weighbridge; do documents "$folder/$program" "$stage/$program"; done
     package causewayd admin "message bus for D-Bus programs and native members" \
@@ -211,7 +206,10 @@ deb() {
         make -s -C crates/causeway/c install DESTDIR="$stage/c" PREFIX=/usr LIBDIR="/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)" \
             CARGO_TARGET_DIR="$target_dir" >&2
         mkdir -p "$stage/libcauseway0"
-        (cd "$stage/c" && find . -name 'libcauseway.so.*' -print0 | cpio --quiet -0pdm "$stage/libcauseway0" && find . -name 'libcauseway.so.*' -delete)
+        # The library itself is one package, what a compiler needs the other one.
+        archive "$work/library.tar" "$stage/c" $(cd "$stage/c" && find usr -name 'libcauseway.so.*')
+        tar --extract --directory "$stage/libcauseway0" --file "$work/library.tar"
+        find "$stage/c" -name 'libcauseway.so.*' -delete
         package libcauseway0 libs "Causeway for programs in C: the library" \
             "Logs, calls and buses in shared memory for programs that are not in Rust." "$stage/libcauseway0"
         package libcauseway-dev libdevel "Causeway for programs in C: headers" \

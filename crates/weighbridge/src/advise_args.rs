@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser};
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::Caps;
 use weighbridge_record::Property;
 
 use crate::values::{self, PageFormat};
+use crate::{Failure, nearest};
 
 /// What stands below the options.
 pub const AFTER_HELP: &str = "\
@@ -57,7 +58,7 @@ pub struct AdviseArgs {
     #[arg(long, help_heading = "What is exchanged")]
     pub one_way: bool,
     /// Choose among these mechanisms, as in pipe,unix-stream [default: all that `weighbridge list` shows]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanisms(), help_heading = "What is exchanged")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "What is exchanged")]
     pub among: Vec<String>,
     /// Whose processes exchange them [default: same]
     #[arg(long, value_enum, value_name = "WHOSE", help_heading = "Demands")]
@@ -109,12 +110,22 @@ pub struct AdviseArgs {
     pub quiet: bool,
 }
 
-fn mechanisms() -> PossibleValuesParser {
-    let all = catalogue::all().filter(|target| !target.caps.has(Caps::HARNESS));
-    PossibleValuesParser::new(all.map(|target| PossibleValue::new(target.id).hide(true)))
-}
-
 impl AdviseArgs {
+    /// Refuses what `--among` names and nothing has for a name. Not while words are read: mechanisms of the user come later.
+    pub fn checked(&self) -> Result<(), Failure> {
+        let known: Vec<&str> = catalogue::all()
+            .filter(|target| !target.caps.has(Caps::HARNESS))
+            .map(|target| target.id)
+            .collect();
+        let Some(word) = self.among.iter().find(|word| !known.contains(&word.as_str())) else {
+            return Ok(());
+        };
+        Err(Failure::mistake(match nearest::words(word, &known).as_slice() {
+            [] => format!("--among: `{word}` is no mechanism; `weighbridge list` shows them"),
+            close => format!("--among: `{word}` is no mechanism; the nearest is {}", close.join(", ")),
+        }))
+    }
+
     /// The properties that are demanded by an option of their name.
     pub fn demands(&self) -> Vec<Property> {
         let asked = |property: &Property| match property {

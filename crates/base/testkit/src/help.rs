@@ -108,7 +108,7 @@ pub fn assert_one_form(
     for page in pages(&mut program) {
         for Opt { name, value, about } in page.options() {
             let Some(value) = value.filter(|value| !value.ends_with("_PER_S")) else { continue };
-            // What a word among others stands for is no form of its own.
+            // The text of possible values describes words, not a size or a time.
             let about = about.split("ossible values:").next().unwrap_or_default();
             let says = |words: &[&str]| words.iter().any(|word| about.contains(word));
             let is_size = value.contains("BYTES") || says(&[" bytes", "Bytes ", "KiB", "MiB"]);

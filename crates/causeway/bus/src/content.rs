@@ -24,6 +24,11 @@ impl Payload {
         Payload { body, descriptors }
     }
 
+    /// Arguments and descriptors, for [`Connection::send_message_with_descriptors`](crate::Connection::send_message_with_descriptors).
+    pub fn into_parts(self) -> (Body, Vec<OwnedFd>) {
+        (self.body, self.descriptors)
+    }
+
     /// Appends an argument of type `h` with its descriptor.
     pub fn descriptor(mut self, descriptor: OwnedFd) -> Payload {
         self.body = self.body.descriptor_index(self.descriptors.len() as u32);

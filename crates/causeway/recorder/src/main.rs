@@ -1,6 +1,6 @@
 //! `causeway-record`: what is published in a group or sent on a bus, in MCAP files, and back.
 //!
-//! Recording has two threads. [`record`] reads the log and stamps ([`source`]), [`write`] makes chunks and files; between
+//! Recording has two threads. [`record`] reads the log and stamps ([`source`]), [`mod@write`] makes chunks and files; between
 //! them is [`ring`], which is bounded. The recorder is a lossy member: no publisher ever waits for it, and what it
 //! misses is counted in the file. [`frames`] says what the file has beside the messages; [`verify`] and [`replay`] read
 //! it through [`read`].

@@ -141,6 +141,12 @@ impl Connection {
         self.drop_call(serial);
     }
 
+    /// Forgets a call that was begun with [`Connection::send_message`] or [`Connection::start_call`]: its reply is discarded,
+    /// if it comes at all. For programs with timeouts of their own.
+    pub fn forget_call(&mut self, serial: u32) {
+        self.drop_message(serial);
+    }
+
     /// The next message of any kind, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time
     /// is over.
     ///

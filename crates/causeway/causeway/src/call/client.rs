@@ -60,6 +60,18 @@ pub struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(u64);
 
+impl CallId {
+    /// The number of the call, for a program that cannot keep a value of this type.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The call of this number. A client that has begun none with it says that it is over ([`CallError::Cancelled`]).
+    pub fn from_number(number: u64) -> CallId {
+        CallId(number)
+    }
+}
+
 /// The reply to a call. Valid until the next use of the client.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -413,14 +413,16 @@ fn no_bus_is_served_by_the_user_that_stands_for_all_others() {
     let mut command = Command::new("unshare");
     // Without a map nobody has a number.
     command.args(["--user", env!("CARGO_BIN_EXE_causewayd"), "--nofork", "--address", &address, "--native"]);
-    let output = match command.arg(&native).output() {
-        Ok(output) => output,
-        Err(error) => return causeway_testkit::skipped(format!("unshare: {error}")),
-    };
-    let why = String::from_utf8(output.stderr).unwrap();
+    if let Err(error) = Command::new("unshare").args(["--user", "true"]).output() {
+        return causeway_testkit::skipped(format!("unshare: {error}"));
+    }
+    let mut running = Running::start(command.arg(&native).stderr(Stdio::piped()));
+    causeway_testkit::eventually("it serves", || running.0.try_wait().unwrap().is_some());
+    let status = running.wait();
+    let why = std::io::read_to_string(running.0.stderr.take().unwrap()).unwrap();
     if why.starts_with("unshare:") {
         return causeway_testkit::skipped(why.trim());
     }
-    assert!(!output.status.success() && why.contains("stands for every user without a number"), "{why}");
+    assert!(!status.success() && why.contains("stands for every user without a number"), "{why}");
     assert!(!native.exists());
 }

@@ -61,6 +61,15 @@ fn doctor_has_a_line_for_each_check_and_a_remedy_for_each_that_fails() {
     assert_eq!(String::from_utf8(text.stdout).unwrap().lines().count(), checks.len());
 }
 
+/// What a server says that must end at once.
+#[track_caller]
+fn refusal(command: &mut Command) -> String {
+    let mut running = Running::start(command);
+    eventually("it serves", || running.0.try_wait().unwrap().is_some());
+    assert_eq!(running.wait().code(), Some(3));
+    std::io::read_to_string(running.0.stderr.take().unwrap()).unwrap()
+}
+
 /// Users without a number in a namespace are all shown as 65534: one who runs as that would take them for its own.
 #[test]
 fn nothing_is_served_by_the_user_that_stands_for_all_others() {
@@ -68,7 +77,7 @@ fn nothing_is_served_by_the_user_that_stands_for_all_others() {
     let path = folder.path().join("group");
     // Without a map nobody has a number.
     let Some(mut serve) = unshared(&["--user"], &[PROGRAM, "serve", path.to_str().unwrap()]) else { return };
-    let why = complaint(serve.output().unwrap());
+    let why = refusal(&mut serve);
     assert!(why.contains("stands for every user without a number") && why.contains("65532"), "{why}");
     assert!(!path.exists());
     let Some(mut doctor) = unshared(&["--user"], &[PROGRAM, "doctor", "--format", "json"]) else { return };
@@ -77,7 +86,7 @@ fn nothing_is_served_by_the_user_that_stands_for_all_others() {
     // Where everybody may join there is nobody to be taken for another.
     let arguments = [PROGRAM, "serve", "--subscribers", "any-user", path.to_str().unwrap()];
     let Some(mut serve) = unshared(&["--user"], &arguments) else { return };
-    let why = complaint(serve.output().unwrap());
+    let why = refusal(&mut serve);
     assert!(why.contains("stands for every user"), "publishers are of the same user: {why}");
 }
 

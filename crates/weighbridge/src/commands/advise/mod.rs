@@ -35,6 +35,7 @@ pub fn advise(args: &AdviseArgs) -> Result<Exit, Failure> {
     if args.format == PageFormat::Html && io::stdout().is_terminal() {
         return Err(Failure::mistake("an HTML page is not written to a terminal; redirect it to a file"));
     }
+    args.checked()?;
     let may_ask = !args.quiet && io::stdin().is_terminal() && io::stderr().is_terminal();
     let read = args.record.as_deref().map(report::read).transpose()?.map(Report::from_reading);
     match read {

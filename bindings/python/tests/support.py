@@ -1,0 +1,84 @@
+"""What tests share: folders, processes, a bus."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+BINDINGS = ROOT / "bindings/python"
+# Longer than a loaded machine takes: a test that is right never waits so long.
+LONG_S = 60.0
+
+
+class TestCase(unittest.TestCase):
+    def folder(self) -> Path:
+        return Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def python(self, code: str, *args: object) -> subprocess.Popen:
+        """Another process that executes this; it is killed where the test ends."""
+        command = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(end, process)
+        return process
+
+    def bus(self) -> str:
+        """The native socket of a bus of the test's own."""
+        program = causewayd()
+        if program is None:
+            self.skipTest("causewayd is not built; cargo build -p causewayd, or set CAUSEWAYD")
+        folder = self.folder()
+        process = subprocess.Popen(
+            [program, "--address", f"unix:path={folder}/bus", "--native", f"{folder}/bus.native", "--print-native"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self.addCleanup(end, process)
+        self.causewayd = process
+        return process.stdout.readline().strip()
+
+
+def causewayd() -> str | None:
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    places = [os.environ.get("CAUSEWAYD"), target / "release/causewayd", target / "debug/causewayd"]
+    found = next((str(place) for place in places if place and Path(place).is_file()), None)
+    return found or shutil.which("causewayd")
+
+
+def end(process: subprocess.Popen) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def until(is_so, what: str) -> None:
+    """Waits for what no event tells."""
+    deadline = time.monotonic() + LONG_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {LONG_S} s, and not yet: {what}")
+        time.sleep(0.005)
+
+
+def run(main, loop_factory=None) -> object:
+    """Runs a coroutine, for a limited time."""
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(asyncio.wait_for(main, LONG_S))
+
+
+def loops() -> list:
+    """asyncio's own loop, and uvloop's."""
+    found = [None]
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        found.append(uvloop.new_event_loop)
+    return found

@@ -1,0 +1,171 @@
+"""The log in asyncio, and with uvloop if that is installed."""
+
+import asyncio
+import random
+import signal
+import subprocess
+import threading
+
+from support import LONG_S, TestCase, loops, run
+
+from causeway_ipc import Busy, Closed, Disconnected, Group
+
+
+class Asyncio(TestCase):
+    def in_each_loop(self, main) -> None:
+        for factory in loops():
+            with self.subTest(loop=factory):
+                run(main(), factory)
+
+    def test_async_for_gets_every_message_and_ends_with_the_group(self):
+        async def main():
+            group = Group.create()
+            publisher, subscriber = group.publisher(), group.subscribe()
+
+            def publish():
+                for number in range(20_000):
+                    publisher.publish(number.to_bytes(4, "little"))
+                publisher.close()
+
+            thread = threading.Thread(target=publish)
+            thread.start()
+            got = [int.from_bytes(message.data, "little") async for message in subscriber]
+            thread.join()
+            self.assertEqual(got, list(range(20_000)))
+
+        self.in_each_loop(main)
+
+    def test_a_hundred_subscribers_in_one_loop_get_everything(self):
+        async def main():
+            group = Group.create()
+            publisher = group.publisher()
+            subscribers = [group.subscribe() for _ in range(100)]
+
+            async def count(subscriber):
+                return sum([1 async for _ in subscriber])
+
+            tasks = [asyncio.create_task(count(subscriber)) for subscriber in subscribers]
+            for number in range(200):
+                publisher.publish(b"x" * 16)
+                if number % 7 == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
+            publisher.publish(b"last")
+            publisher.close()
+            self.assertEqual(await asyncio.gather(*tasks), [201] * 100)
+
+        self.in_each_loop(main)
+
+    def test_a_storm_of_cancellations_loses_and_repeats_nothing(self):
+        async def main():
+            group = Group.create(several_publishers=True)
+            publisher, subscriber = group.publisher(), group.subscribe()
+            dice, got, total = random.Random(7), [], 3000
+
+            async def publish():
+                for number in range(total):
+                    publisher.publish(number.to_bytes(4, "little"))
+                    if dice.random() < 0.3:
+                        await asyncio.sleep(0)
+
+            async def receive_once():
+                got.append(int.from_bytes((await subscriber.recv_async()).data, "little"))
+
+            publishing = asyncio.create_task(publish())
+            cancelled = 0
+            while len(got) < total:
+                task = asyncio.create_task(receive_once())
+                for _ in range(dice.randrange(4)):
+                    await asyncio.sleep(0)
+                if not publishing.done() or dice.random() < 0.5:
+                    cancelled += task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            await publishing
+            self.assertEqual(got, list(range(total)))
+            self.assertGreater(cancelled, 100)
+
+        self.in_each_loop(main)
+
+    def test_aclose_removes_the_reader_and_ends_the_wait(self):
+        async def main():
+            group = Group.create()
+            publisher, subscriber = group.publisher(), group.subscribe()
+            waiting = asyncio.create_task(subscriber.recv_async())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            with self.assertRaises(Busy):
+                await subscriber.recv_async()
+            fd = subscriber.fileno()
+            await subscriber.aclose()
+            self.assertFalse(asyncio.get_running_loop().remove_reader(fd))
+            with self.assertRaises(Closed):
+                await waiting
+            publisher.publish(b"nobody waits")
+
+        self.in_each_loop(main)
+
+    def test_a_busy_log_does_not_keep_other_tasks_from_their_turn(self):
+        async def main():
+            group = Group.create(capacity_bytes=1 << 20)
+            publisher, subscriber = group.publisher(), group.subscribe()
+            for _ in range(1000):
+                publisher.publish(b"x")
+            turns = []
+
+            async def other():
+                while True:
+                    turns.append(subscriber.position)
+                    await asyncio.sleep(0)
+
+            task = asyncio.create_task(other())
+            for _ in range(1000):
+                await subscriber.recv_async()
+            task.cancel()
+            self.assertGreater(len(turns), 10)
+
+        self.in_each_loop(main)
+
+    def test_a_server_that_is_killed_ends_the_wait_of_every_task(self):
+        async def main():
+            path = self.folder() / "group"
+            code = """
+                import sys, time
+                from causeway_ipc import Group
+                group = Group.create()
+                publisher = group.publisher()
+                group.serve_at(sys.argv[1])
+                print("serves", flush=True)
+                time.sleep(1000)
+            """
+            server = self.python(code, path)
+            server.stdout.readline()
+            group = Group.join(path)
+            waiting = [asyncio.create_task(group.subscribe().recv_async()) for _ in range(10)]
+            await asyncio.sleep(0.01)
+            server.kill()
+            for ended in await asyncio.gather(*waiting, return_exceptions=True):
+                self.assertIsInstance(ended, Disconnected)
+
+        self.in_each_loop(main)
+
+    def test_ctrl_c_ends_a_program_that_waits_in_asyncio(self):
+        code = """
+            import asyncio
+            from causeway_ipc import Group
+
+            async def main():
+                group = Group.create()
+                publisher, subscriber = group.publisher(), group.subscribe()
+                asyncio.get_running_loop().call_soon(print, "waits", True)
+                await subscriber.recv_async()
+
+            asyncio.run(main())
+        """
+        process = self.python(code.replace("print, ", "lambda *a: print(*a, flush=True), "))
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        try:
+            _, errors = process.communicate(timeout=LONG_S)
+        except subprocess.TimeoutExpired:
+            self.fail("it waits on")
+        self.assertIn("KeyboardInterrupt", errors)

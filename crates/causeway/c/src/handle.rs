@@ -1,0 +1,275 @@
+//! The way into every function. A handle belongs to the process that made it and to one thread at a time; no panic
+//! leaves, and a handle in which one happened is not used again.
+//!
+//! # Safety
+//! A handle is null, or comes from [`give`] and was not freed: C cannot be held to that, and says so in the headers.
+//! What a second thread does to one in use is found in its first word, before its value is touched.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::addr_of_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::{
+    CW_E_BUSY, CW_E_FORKED, CW_E_NULL, CW_E_PANIC, CW_E_POISONED, CW_OK, Done, Failure, cw_error,
+};
+use crate::fork;
+use crate::input::Out;
+
+const IDLE: u32 = 0;
+const BUSY: u32 = 1;
+const POISONED: u32 = 2;
+
+/// What C knows as a pointer to an incomplete type.
+#[derive(Debug)]
+pub struct Handle<T> {
+    state: AtomicU32,
+    process: u64,
+    value: ManuallyDrop<T>,
+}
+
+/// Hands out a new handle.
+pub fn give<T>(out: Out<*mut Handle<T>>, value: T) -> Done {
+    let process = fork::current()?;
+    let handle = Handle { state: AtomicU32::new(IDLE), process, value: ManuallyDrop::new(value) };
+    out.write(Box::into_raw(Box::new(handle)));
+    Ok(CW_OK)
+}
+
+/// A handle that is in use by this thread until this is dropped.
+pub struct Lease<'a, T> {
+    state: &'a AtomicU32,
+    value: &'a mut T,
+}
+
+impl<'a, T> Lease<'a, T> {
+    /// # Safety
+    /// See the text of this file.
+    #[inline(always)]
+    pub unsafe fn of(handle: *mut Handle<T>) -> Result<Lease<'a, T>, Failure> {
+        if handle.is_null() {
+            return Err(null("the handle"));
+        }
+        // SAFETY: the handle is alive; these fields are read by all threads and, but for the atomic, written by none.
+        let (process, state) = unsafe { ((*handle).process, &(*handle).state) };
+        if !fork::is(process) {
+            return Err(forked());
+        }
+        // PAIR c-handle: the thread that has it next sees what this one did.
+        match state.compare_exchange(IDLE, BUSY, Ordering::Acquire, Ordering::Relaxed) {
+            // SAFETY: from here on no other thread touches the value.
+            Ok(_) => Ok(Lease { state, value: unsafe { &mut *addr_of_mut!((*handle).value) } }),
+            Err(state) => Err(not_idle(state)),
+        }
+    }
+
+    /// What the handle stands for.
+    pub fn value(&mut self) -> &mut T {
+        self.value
+    }
+}
+
+impl<T> Drop for Lease<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let state = if std::thread::panicking() { POISONED } else { IDLE };
+        self.state.store(state, Ordering::Release); // PAIR c-handle
+    }
+}
+
+#[cold]
+fn not_idle(state: u32) -> Failure {
+    if state == BUSY {
+        return Failure::new(CW_E_BUSY, "another thread uses this handle; use it from one thread at a time");
+    }
+    Failure::new(CW_E_POISONED, "an earlier call on this handle ended in a defect of the library; free it")
+}
+
+#[cold]
+fn forked() -> Failure {
+    Failure::new(CW_E_FORKED, "this handle was made before a fork; in the child free it and make another one")
+}
+
+/// The failure for a pointer that is missing.
+#[cold]
+pub fn null(what: &str) -> Failure {
+    Failure::new(CW_E_NULL, format!("{what} is null; pass a valid pointer"))
+}
+
+/// Runs the function `name` on a handle.
+///
+/// # Safety
+/// See the text of this file; `error` is null or may be written to.
+#[inline(always)]
+pub unsafe fn on<T>(
+    name: &'static str,
+    handle: *mut Handle<T>,
+    error: *mut *mut cw_error,
+    work: impl FnOnce(&mut T) -> Done,
+) -> c_int {
+    let work = || {
+        // SAFETY: the caller's promise.
+        let mut lease = unsafe { Lease::of(handle)? };
+        inject(name);
+        work(lease.value())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { run(error, work) }
+}
+
+/// Runs the function `name`, which has no handle yet.
+///
+/// # Safety
+/// `error` is null or may be written to.
+pub unsafe fn make(name: &'static str, error: *mut *mut cw_error, work: impl FnOnce() -> Done) -> c_int {
+    let work = || {
+        inject(name);
+        work()
+    };
+    // SAFETY: the caller's promise.
+    unsafe { run(error, work) }
+}
+
+#[inline(always)]
+unsafe fn run(error: *mut *mut cw_error, work: impl FnOnce() -> Done) -> c_int {
+    let failure = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(code)) => return code,
+        Ok(Err(failure)) => failure,
+        Err(panic) => panicked(&*panic),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { failure.report(error) }
+}
+
+#[cold]
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    Failure::new(CW_E_PANIC, format!("libcauseway has a defect: {}", said.unwrap_or("it did not say which")))
+}
+
+/// Reads from a handle what has a place in no code; `otherwise` where that is not possible.
+///
+/// # Safety
+/// As [`on`].
+pub unsafe fn look<T, R>(
+    name: &'static str,
+    handle: *mut Handle<T>,
+    otherwise: R,
+    at: impl FnOnce(&mut T) -> R,
+) -> R {
+    let mut found = None;
+    // SAFETY: the caller's promise.
+    unsafe {
+        on(name, handle, std::ptr::null_mut(), |value| {
+            found = Some(at(value));
+            Ok(CW_OK)
+        })
+    };
+    found.unwrap_or(otherwise)
+}
+
+/// Ends a handle. One that another thread uses stays. In a child of the process that made it, its memory is freed and
+/// nothing else: what is shared is the parent's.
+///
+/// # Safety
+/// As [`on`]; it is not used again.
+pub unsafe fn free<T>(name: &'static str, handle: *mut Handle<T>) {
+    let work = || {
+        if handle.is_null() {
+            return Ok(CW_OK);
+        }
+        inject(name);
+        // SAFETY: as in `Lease::of`.
+        let (is_own, state) = unsafe { (fork::is((*handle).process), &(*handle).state) };
+        // PAIR c-handle
+        if is_own && state.swap(BUSY, Ordering::Acquire) == BUSY {
+            return Err(not_idle(BUSY));
+        }
+        // SAFETY: `give` made it, and the caller gives it back once.
+        let mut handle = unsafe { Box::from_raw(handle) };
+        if is_own {
+            // SAFETY: it is dropped here alone.
+            unsafe { ManuallyDrop::drop(&mut handle.value) };
+        }
+        Ok(CW_OK)
+    };
+    // SAFETY: null.
+    unsafe { run(std::ptr::null_mut(), work) };
+}
+
+/// Exports functions of a handle, which is the first argument; a `cw_error **` follows the last.
+macro_rules! methods {
+    ($($(#[$doc:meta])* fn $name:ident($handle:ident: $of:ty $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $handle: *mut $of,
+            $($argument: $type,)*
+            error: *mut *mut $crate::error::cw_error,
+        ) -> std::ffi::c_int {
+            // SAFETY: the caller keeps the rules of the header.
+            unsafe { $crate::handle::on(stringify!($name), $handle, error, |$handle| $body) }
+        }
+    )*};
+}
+
+/// Exports functions that make a handle.
+macro_rules! makers {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($argument: $type,)*
+            error: *mut *mut $crate::error::cw_error,
+        ) -> std::ffi::c_int {
+            // SAFETY: the caller keeps the rules of the header.
+            unsafe { $crate::handle::make(stringify!($name), error, || $body) }
+        }
+    )*};
+}
+
+/// Exports functions that end a handle.
+macro_rules! frees {
+    ($($(#[$doc:meta])* $name:ident: $of:ty;)*) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(handle: *mut $of) {
+            // SAFETY: the caller keeps the rules of the header.
+            unsafe { $crate::handle::free(stringify!($name), handle) }
+        }
+    )*};
+}
+
+pub(crate) use {frees, makers, methods};
+
+#[cfg(not(feature = "panic-injection"))]
+#[inline(always)]
+fn inject(_name: &str) {}
+
+#[cfg(feature = "panic-injection")]
+static PANIC_IN: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
+
+#[cfg(feature = "panic-injection")]
+fn inject(name: &str) {
+    let mut wanted = PANIC_IN.lock().expect("nobody panics while it is held");
+    if *wanted == name {
+        wanted.clear();
+        drop(wanted);
+        panic!("injected into {name}");
+    }
+}
+
+/// The next call of the function of this name panics. For tests; the shared library does not export it.
+///
+/// # Safety
+/// A text that ends with a zero byte.
+#[cfg(feature = "panic-injection")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_test_panic_in(name: *const std::ffi::c_char) {
+    // SAFETY: the caller's promise.
+    let name = unsafe { std::ffi::CStr::from_ptr(name) };
+    *PANIC_IN.lock().expect("nobody panics while it is held") = name.to_string_lossy().into_owned();
+}

@@ -1,0 +1,109 @@
+//! The library as `make install` puts it into a folder, and programs that are compiled against it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use causeway_testkit::skipped;
+
+use crate::header::package;
+
+/// Is there such a program?
+pub fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
+}
+
+/// Runs a command, which must succeed.
+#[track_caller]
+pub fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
+    output
+}
+
+/// What it takes to compile a program in C against the library; `None` where that is missing, which is said.
+pub fn installed() -> Option<&'static Path> {
+    static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let root = ROOT.get_or_init(|| {
+        let missing: Vec<_> =
+            ["cc", "make", "pkg-config"].into_iter().filter(|program| !has(program)).collect();
+        if missing.is_empty() { Some(install()) } else { None }
+    });
+    if root.is_none() {
+        skipped("a C compiler, make or pkg-config is not installed");
+    }
+    root.as_deref()
+}
+
+fn install() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let profile = program.ancestors().nth(2).expect("target/PROFILE/deps/PROGRAM");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--offline", "--package", "causeway-c", "--features", "panic-injection"]);
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    succeed(cargo.current_dir(package()).env("CARGO_TARGET_DIR", profile.parent().unwrap()));
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libcauseway");
+    let mut make = Command::new("make");
+    make.arg("--silent").arg("-C").arg(package()).args(["install", "PREFIX=/opt/causeway", "STRIP="]);
+    make.arg(format!("ARCHIVE={}", profile.join("libcauseway_c.a").display()));
+    succeed(make.arg(format!("DESTDIR={}", root.display())));
+    root
+}
+
+fn pkg_config(root: &Path, packages: &[&str]) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.args(["--cflags", "--libs", "causeway"]).args(packages).env("PKG_CONFIG_SYSROOT_DIR", root);
+    command.env("PKG_CONFIG_PATH", root.join("opt/causeway/lib/pkgconfig"));
+    let flags = String::from_utf8(succeed(&mut command).stdout).unwrap();
+    flags.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Is there a library that pkg-config knows?
+pub fn knows(package: &str) -> bool {
+    Command::new("pkg-config").args(["--exists", package]).status().is_ok_and(|status| status.success())
+}
+
+/// Compiles a program of this package against the shared library.
+#[track_caller]
+pub fn compiled(root: &Path, source: &str, name: &str, packages: &[&str], flags: &[&str]) -> PathBuf {
+    let program = root.join(name);
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-o"]);
+    command.arg(&program).arg(package().join(source)).args(flags);
+    command.args(pkg_config(root, packages));
+    command.arg(format!("-Wl,-rpath,{}", root.join("opt/causeway/lib").display()));
+    succeed(&mut command);
+    program
+}
+
+#[test]
+fn the_shared_library_has_its_soname_and_exports_what_the_headers_declare_in_one_version() {
+    let Some(root) = installed() else { return };
+    if !has("readelf") {
+        return skipped("readelf is not installed");
+    }
+    let library = root.join("opt/causeway/lib/libcauseway.so");
+    let read = |what: &str| {
+        let output = succeed(Command::new("readelf").args(["--wide", what]).arg(&library));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(read("--dynamic").contains("Library soname: [libcauseway.so.0.1]"));
+    let mut exported = Vec::new();
+    for line in read("--dyn-syms").lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        if let [_, _, _, _, "GLOBAL" | "WEAK", _, section, name, ..] = words[..]
+            && section.parse::<u32>().is_ok()
+        {
+            let unversioned = || panic!("{name} has no version, or is not ours");
+            exported.push(name.strip_suffix("@@CAUSEWAY_0.1").unwrap_or_else(unversioned).to_owned());
+        }
+    }
+    let mut declared: Vec<_> = crate::header::functions().into_iter().map(|function| function.name).collect();
+    declared.sort();
+    exported.sort();
+    assert_eq!(exported, declared);
+}
