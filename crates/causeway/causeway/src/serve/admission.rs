@@ -173,14 +173,21 @@ impl State {
         (self.options.late_publishers || !has_remote) && self.publishers.awaited == 0
     }
 
-    /// The subscriber has mapped its page and sealed it: from here on publishers know it.
+    /// The subscriber has mapped its page and sealed it. A roll that waited for it goes on.
     pub fn register(&mut self, token: u64, slot: usize) -> Answer {
+        let registered = self.make_subscriber(token, slot);
+        self.begin_if_mapped();
+        registered
+    }
+
+    /// From here on publishers know it.
+    fn make_subscriber(&mut self, token: u64, slot: usize) -> Answer {
         let (subscriber, page_fd) = self.subscribers.joining.remove(&token).ok_or(Refusal::NotUnderstood)?;
         let connection = self.connections.get_mut(token)?;
         connection.role = Role::Client;
         SubscriberPage::check_sealed(&page_fd).map_err(|_| Refusal::NotUnderstood)?;
         if subscriber.epoch != self.logs.present.epoch() {
-            // The log that it was given has ended meanwhile, and was not kept for it: it tries again.
+            // The log that it was given has ended, for it took too long, and was not kept for it: it tries again.
             return Err(Refusal::TooLate);
         }
         // An initial cursor at the oldest message: the subscriber moves it to where it begins.

@@ -24,7 +24,7 @@ use crate::wire::Message;
 pub const SOCKET: u8 = 0;
 pub const PIDFD: u8 = 1;
 pub const LISTENER: u8 = 2;
-pub const STOP: u8 = 3;
+pub const WAKE: u8 = 3;
 
 /// A visitor that requests nothing for this long is disconnected.
 const VISIT_TIME: Duration = Duration::from_secs(1);

@@ -43,7 +43,8 @@ impl State {
     /// When the present roll goes on without those that have not answered.
     pub fn roll_deadline(&self) -> Option<Instant> {
         // The publisher of a log of one publisher rolls it itself, when it publishes next.
-        self.logs.next.as_ref().filter(|next| !next.awaited.is_empty()).map(|next| next.deadline)
+        let is_held = self.is_roll_held();
+        self.logs.next.as_ref().filter(|next| is_held || !next.awaited.is_empty()).map(|next| next.deadline)
     }
 
     /// The slots of publishers that join with the next log, a bit each.
@@ -163,11 +164,8 @@ impl State {
             outcasts: self.publishers.outcasts,
             deadline,
             latest,
+            is_overdue: false,
         });
-        if self.is_ended_by_its_publisher() {
-            self.announce_epoch(epoch);
-            return Ok(());
-        }
         let is_free = |role| matches!(role, Role::Mapper { is_busy: false, .. });
         let mappers: Vec<u64> = self.connections.all(is_free).collect();
         mappers.into_iter().for_each(|token| self.send_next(token));
@@ -243,6 +241,7 @@ impl State {
             return;
         }
         let Some(next) = &mut self.logs.next else { return };
+        next.is_overdue = true;
         let late = std::mem::take(&mut next.awaited);
         // None of them joins when the end of the first one's connection lets the roll go on.
         let (late, in_time) =
@@ -260,13 +259,18 @@ impl State {
         self.options.kind == Kind::Single && self.pages.status.words().publishers.load(Ordering::Relaxed) != 0
     }
 
-    /// Rolls if nothing is waited for.
+    /// Rolls if nothing is waited for, or has the publisher roll that does so itself.
     pub fn begin_if_mapped(&mut self) {
-        if !self.is_ended_by_its_publisher()
-            && self.logs.next.as_ref().is_some_and(|next| next.awaited.is_empty())
-        {
+        let Some(next) = self.logs.next.as_ref().filter(|next| next.awaited.is_empty()) else { return };
+        let epoch = next.log.epoch();
+        if self.is_roll_held() {
+            return;
+        }
+        if !self.is_ended_by_its_publisher() {
             // A log that publishers have corrupted has no end; its subscribers report that.
             let _ = self.begin_next(server::end_log);
+        } else if self.pages.status.words().epoch.load(Ordering::Relaxed) != epoch {
+            self.announce_epoch(epoch);
         }
     }
 

@@ -49,6 +49,8 @@ pub struct State {
     pub publishers: Publishers,
     pub subscribers: Subscribers,
     pub files: PayloadFiles,
+    /// The thread that serves is to end.
+    pub is_stopping: bool,
 }
 
 /// What every member gets besides the log.
@@ -148,6 +150,7 @@ impl State {
             },
             subscribers: Subscribers::new(),
             files: PayloadFiles::default(),
+            is_stopping: false,
         };
         if awaited == 0 {
             state.seal()?;
@@ -443,7 +446,10 @@ impl State {
             }
             Role::Mapper { .. } => self.await_no_longer(token),
             Role::Pool { number } => self.end_pool(number),
-            Role::Joining { .. } => drop(self.subscribers.joining.remove(&token)),
+            Role::Joining { .. } => {
+                self.subscribers.joining.remove(&token);
+                self.begin_if_mapped();
+            }
             Role::Subscriber { slot } => self.remove_subscriber(slot, connection.share),
         }
         self.release_held();

@@ -13,7 +13,7 @@ use crate::common::{
     LONG, Peer, Role, eventually, eventually_seen, join, nothing, resized, served, setting, small, taken,
 };
 use crate::epochs::{Seen, all_see_the_same, late, publish_beside, publish_some_to, seeded};
-use causeway::{Error, FORMATS, Group, GroupOptions, Policy, Refusal, Subscriber};
+use causeway::{Error, FORMATS, Group, GroupOptions, Policy, Refusal, SubscribeOptions, Subscriber};
 use causeway_os::memory::{Access, Mapping, Seals, add_seals};
 use causeway_os::socket::{recv_with_fds, send_with_fds, seqpacket_pair};
 
@@ -120,6 +120,20 @@ fn an_older_member_gets_a_log_of_its_format_and_when_the_last_has_left_the_other
         drop(older);
         eventually_format(&group, 2);
     }
+}
+
+/// Before, the server slept without the deadline of the roll for that subscriber, until something else woke it.
+#[test]
+fn an_older_subscriber_is_admitted_beside_a_publisher_that_is_stopped() {
+    let (_dir, socket, group) = served(late().format(2));
+    let mut stopped = Peer::start("publish-some", &socket, u64::MAX);
+    eventually("it does not publish", || group.report().unwrap().messages > 10);
+    stopped.stop();
+    let options = SubscribeOptions::new(Policy::Lossy).timeout(LONG);
+    let _subscriber = old(&socket).subscribe(options).unwrap();
+    assert_eq!(format(&group), 1);
+    stopped.kill();
+    stopped.wait();
 }
 
 /// Its log ends with its publisher's next message.
