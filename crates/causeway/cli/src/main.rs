@@ -1,8 +1,8 @@
 //! `causeway`: groups for a shell user.
 //!
 //! `serve` makes a group and serves it on a socket; `publish` publishes lines of standard input, `subscribe` prints messages,
-//! `stat` shows publishers and subscribers, and how far behind each subscriber is. `bus` is about the bus, `man` and `completions` about
-//! this program.
+//! `stat` shows publishers and subscribers, and how far behind each subscriber is; `upgrade` lets it go on in a later format. `bus` is about
+//! the bus, `man` and `completions` about this program.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
 mod bus;

@@ -65,8 +65,12 @@ impl Link {
                 }
                 Ok((Packet { text, .. }, _)) => return Err(Error::Refused(text)),
                 Err(Error::AuthorityGone) => {
-                    let text = "the bus closed the connection before this program joined";
-                    return Err(Error::Refused(text.into()));
+                    // One that does not know a handshake says nothing of it.
+                    return Err(Error::Refused(format!(
+                        "the bus closed the connection before this program joined: it has ended, or is of a release before there were \
+                         formats (version 6 or lower), and this program has {OFFER}; install one release on both sides, or use the \
+                         D-Bus socket of the bus"
+                    )));
                 }
                 Err(error) => return Err(error),
             }
@@ -189,5 +193,30 @@ impl Descriptors for Link {
 
     fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
         self.descriptor(Kind::Doorbell, slot, id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{accept, bind, listen, socket_with};
+
+    use super::*;
+
+    /// It says nothing to one whose first packet it does not know, and closes the connection.
+    #[test]
+    fn an_authority_of_a_release_before_the_handshake_is_refused_with_both_versions_and_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bus");
+        let listener =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&listener, 1).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| control::receive(accept(&listener).unwrap()).unwrap());
+            let refused = Link::join(&path, None).err().unwrap().to_string();
+            for words in ["version 6", "this program has format 1;", "install one release on both sides"] {
+                assert!(refused.contains(words), "{refused}");
+            }
+        });
     }
 }
