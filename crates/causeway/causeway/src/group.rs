@@ -285,8 +285,9 @@ impl Group {
     /// the last message of the old one. No message is lost or repeated, and positions go on.
     ///
     /// Publishers use the new log when this returns. The only publisher of a group does from its second message after that at the
-    /// latest, and at once for a message that the old log cannot take. Waits for publishers of other processes to map the new log,
-    /// a second at most (four for a log of 1 GiB) if one of them is stopped. All can publish meanwhile.
+    /// latest, and at once for a message that the old log cannot take. Waits for publishers of other processes to map the new log, and
+    /// for subscribers that are joining to have mapped the old one: a second at most (four for a log of 1 GiB) if one of them is stopped.
+    /// All can publish meanwhile.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a capacity outside the limits, if this process joined the group and did not create it, and if a

@@ -376,6 +376,7 @@ impl State {
         connection.send(granted, &[fd.as_fd()]).map_err(|_| Refusal::Exhausted)?;
         subscriber.epoch = subscriber.epoch.max(log.epoch());
         self.drop_ended_logs();
+        self.follow_formats();
         Ok(())
     }
 

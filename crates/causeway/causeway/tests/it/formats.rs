@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use crate::common::wire::{ask, connect, message, offer};
 use crate::common::{
-    LONG, Peer, Role, eventually, eventually_seen, join, nothing, resized, served, setting, small, taken,
+    LONG, Peer, Role, eventually, eventually_seen, join, next, nothing, resized, served, setting, small,
+    subscribers, taken,
 };
 use crate::epochs::{Seen, all_see_the_same, late, publish_beside, publish_some_to, seeded};
 use causeway::{Error, FORMATS, Group, GroupOptions, Policy, Refusal, SubscribeOptions, Subscriber};
@@ -120,6 +121,22 @@ fn an_older_member_gets_a_log_of_its_format_and_when_the_last_has_left_the_other
         drop(older);
         eventually_format(&group, 2);
     }
+}
+
+/// Before, nothing asked for it again.
+#[test]
+fn a_group_whose_earlier_logs_were_held_gets_the_later_format_when_they_have_been_read() {
+    let (_dir, socket, group) = served(late().format(2));
+    let mut publisher = group.publisher().unwrap();
+    let mut slow = group.subscribe(Policy::Reliable).unwrap();
+    let older = old(&socket).subscribe(Policy::Lossy).unwrap();
+    while resized(&group, 4096) {}
+    drop(older);
+    eventually("it leaves", || subscribers(&group) == 1);
+    assert_eq!(format(&group), 1, "no other log can begin");
+    publisher.publish(b"last").unwrap();
+    assert_eq!(next(&mut slow), b"last");
+    eventually_format(&group, 2);
 }
 
 /// Before, the server slept without the deadline of the roll for that subscriber, until something else woke it.

@@ -36,6 +36,8 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 /// The commit of the other release.
 fn other_commit() -> Option<String> {
+    // Sources without their history have no other release.
+    git(&["rev-parse", "--git-dir"])?;
     let named = std::env::var("CAUSEWAY_RELEASE").ok();
     let commit = |name: &str| git(&["rev-parse", &format!("{name}^{{commit}}")]);
     if let Some(name) = named {
