@@ -272,7 +272,7 @@ mod tests {
         let fd = memory::create("test", PREFIX_BYTES + 4096).unwrap();
         assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("seal"));
         add_seals(&fd, memory::ONE_WRITER).unwrap();
-        assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("version"));
+        assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("not of format 1"));
     }
 
     #[test]
