@@ -56,7 +56,7 @@ static void logs(const char *folder) {
     OK(cw_group_join(path, &joined, &error));
     IS(CW_E_INVALID, cw_group_resize(joined, 1 << 16, &error));
     uint32_t format = 0;
-    OK(cw_group_upgrade(joined, &format, &error));
+    OK(cw_group_upgrade(group, &format, &error));
     TRUE(format == 2);
     cw_peer server;
     OK(cw_group_server(joined, &server, sizeof server, &error));
