@@ -2,7 +2,7 @@
 
 use weighbridge_record::{Crossover, Property};
 
-use super::{Advice, Contender, Demand, NAMED, WithoutFigure};
+use super::{Advice, Contender, Demand, NAMED};
 use crate::document::{Block, Document, Item, Section};
 use crate::units::{Scale, per_second, percent, range, significant, size, typed_percent, with_unit};
 use crate::words::{listed, plain};
@@ -151,19 +151,28 @@ impl Advice {
         self.excluded.iter().map(line).map(|text| plain(&text)).collect()
     }
 
+    /// The candidates without a figure, those of one reason together.
+    fn missing(&self) -> Vec<String> {
+        let mut by_reason: Vec<(Option<&str>, Vec<String>)> = Vec::new();
+        for one in &self.without_figure {
+            let why = one.why.as_deref();
+            match by_reason.iter_mut().find(|(reason, _)| *reason == why) {
+                Some((_, names)) => names.push(one.name.clone()),
+                None => by_reason.push((why, vec![one.name.clone()])),
+            }
+        }
+        let told = |(why, names): (Option<&str>, Vec<String>)| {
+            let why = why.map_or(String::new(), |why| format!(" ({})", plain(why)));
+            format!("{}{why}", listed(NAMED, names))
+        };
+        by_reason.into_iter().map(told).collect()
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut chars = self.differences.clone();
         if !self.without_figure.is_empty() {
-            let told = |one: &WithoutFigure| match &one.why {
-                Some(why) => format!("{} ({})", one.name, plain(why)),
-                None => one.name.clone(),
-            };
-            chars.push(format!(
-                "{} of {} candidates have no figure: {}",
-                self.without_figure.len(),
-                self.candidates,
-                listed(NAMED, self.without_figure.iter().map(told).collect())
-            ));
+            let (all, of) = (self.without_figure.len(), self.candidates);
+            chars.push(format!("{all} of {of} candidates have no figure: {}", self.missing().join("; ")));
         }
         for text in &mut chars {
             if let Some(first) = text.get(..1) {

@@ -275,6 +275,24 @@ fn a_candidate_without_a_figure_that_may_meet_the_demands_is_a_doubt() {
 }
 
 #[test]
+fn candidates_that_failed_for_one_reason_are_named_together() {
+    let mut report = record(&[64]);
+    let case = |mechanism: &str| CaseId::new("roundtrip", mechanism, 64, "two-cpus");
+    let skipped = |(mechanism, why): (&str, &str)| weighbridge_record::Skipped {
+        case: case(mechanism),
+        step: "measure".into(),
+        why: why.into(),
+    };
+    let failed = [("tcp", "no port"), ("udp", "no port"), ("queue", "no room")];
+    report.skipped.extend(failed.map(|of| crate::Sourced { source: 0, what: skipped(of) }));
+    let candidates = ["ring", "pipe", "tcp", "udp", "queue", "fifo"].map(case);
+    let advice = advise(&report, &question(64, &[]), &candidates, |_| None).unwrap();
+    let text = advice.document().text(crate::Style { width: Some(200), ..Default::default() });
+    let says = "4 of 6 candidates have no figure: tcp and udp (no port); queue (no room); fifo.";
+    assert!(text.contains(says), "{text}");
+}
+
+#[test]
 fn a_case_of_the_record_without_a_figure_is_a_doubt_too() {
     let mut report = record(&[64]);
     let id = CaseId::new("roundtrip", "queue", 64, "two-cpus");
