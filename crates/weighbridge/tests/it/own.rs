@@ -190,7 +190,11 @@ fn processes_that_a_target_starts_and_leaves_end_with_their_run() {
     assert_eq!(processes_with(&format!("{}={}", mark.0, mark.1)), [""; 0]);
     let mut measured = measured_of(&valid_record(folder.path().join("r.jsonl")).lines);
     measured.sort_unstable();
-    assert_eq!(measured, ["attach-leave", "create-leave", "noop"], "a process beside it is no defect of a mechanism");
+    assert_eq!(
+        measured,
+        ["attach-leave", "create-leave", "noop"],
+        "a process beside it is no defect of a mechanism"
+    );
 }
 
 #[test]
