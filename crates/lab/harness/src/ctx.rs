@@ -38,6 +38,7 @@
 //! | `targets/fan_in/edges.rs` | the role's switches once an interval | they belong to the interval that ends there |
 //! | `targets/op/packets.rs` | – | before and after the timed part: its clock ends the wait for packets that do not come |
 //! | `targets/own/child.rs` | – | before the peers start: the time limit of the process that calls `create` of a shared object |
+//! | `targets/own/leftover.rs` | – | after the peers have ended: how long what a shared object has left is looked for |
 //! | `marks.rs` | four times a message, in a marked run only | marks are what such a run is for; its figure is dropped |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
 //! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |

@@ -260,7 +260,7 @@ fn receive_memory(
     let of_role = |(_, count, words): &(usize, usize, Vec<u64>)| EndResources {
         fds: fds.by_ref().take(*count).collect(),
         words: words.clone(),
-        guard: None,
+        ..EndResources::default()
     };
     let resources_by_role = assignment.roles.iter().map(of_role).collect();
     Ok((Memory { shared, marks, turnstile, events }, resources_by_role))

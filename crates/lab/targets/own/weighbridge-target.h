@@ -97,7 +97,8 @@ struct weighbridge_target {
 
     /* Makes what the ends share: `ends` has `of->end_count` of them. NULL: nothing, or all of it lies in the place. */
     int (*create)(const struct weighbridge_case *of, struct weighbridge_resources *ends);
-    /* End number `side` (the first two are those of enum weighbridge_side), in its process. May wait for the others. */
+    /* End number `side` (the first two are those of enum weighbridge_side), in its process. May wait for the others. `from` is
+     * there until it returns. */
     int (*attach)(const struct weighbridge_case *of, uint32_t side, struct weighbridge_resources *from, void **end);
     /* Room for a message of `bytes`, waiting for it where necessary: at *data, of *room bytes or more. A loan that is not
      * committed was never sent; the next loan takes its place. */

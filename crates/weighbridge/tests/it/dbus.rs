@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use causeway_dbus_wire::driver::DRIVER;
+use causeway_dbus_wire::wire::{Body, Builder};
 use causeway_testkit::{TempDir, eventually, skipped};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -362,6 +364,59 @@ fn a_capture_is_a_test_of_regressions() {
         junit.contains("name=\"replay/time/0/free\"><skipped") && junit.contains("tests=\"4\""),
         "{junit}"
     );
+}
+
+#[test]
+fn a_build_that_refuses_what_the_other_one_does_and_one_that_does_not_start_regress() {
+    if !has_broker() {
+        return;
+    }
+    let folder = folder();
+    let mut scribe = captures::Scribe::new(Vec::new());
+    scribe.say(&captures::to_driver(":1.7", "Hello"));
+    for _ in 0..17 {
+        let call = scribe.say(&captures::to_driver(":1.7", "ListActivatableNames"));
+        let answer = Builder::reply(call).sender(DRIVER).destination(":1.7");
+        scribe.say(&answer.body(Body::default().texts(&[])));
+    }
+    std::fs::write(folder.path().join("asked.pcap"), scribe.finish()).unwrap();
+    let path = weighbridge_dbus_client::brokers::Program::DbusDaemon.path().unwrap();
+    let script = |name: &str, lines: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    // The configuration is changed on its way to the broker.
+    let deny = "<policy context=\"mandatory\"><deny send_destination=\"org.freedesktop.DBus\" \
+        send_interface=\"org.freedesktop.DBus\" send_member=\"ListActivatableNames\"/></policy>";
+    script(
+        "strict",
+        &format!(
+            "conf={}/bus.conf\nsed 's|</busconfig>|{deny}</busconfig>|' /proc/self/fd/3 >$conf\n\
+             for it; do case $it in --config-file=*) it=--config-file=$conf;; esac; set -- \"$@\" \"$it\"; shift; done\n\
+             exec {} \"$@\"",
+            folder.path().display(),
+            path.display()
+        ),
+    );
+    script("broken", "exit 1");
+    let cases = |name: &str| {
+        let words =
+            format!("replay asked.pcap --a dbus-daemon --b dbus-daemon={name} --rounds 2 --format json");
+        let document: Value = serde_json::from_str(&output(folder.path(), &words, 1).0).unwrap();
+        document["cases"].as_array().unwrap().last().unwrap().clone()
+    };
+    let refusing = cases("strict");
+    let of =
+        |case: &Value| (case["case"].to_string(), case["verdict"].to_string(), case["remarks"].to_string());
+    let (case, verdict, remarks) = of(&refusing);
+    assert!(case.contains("answers") && verdict.contains("changed shape"), "{refusing}");
+    assert!(remarks.contains("17 on B") && remarks.contains("AccessDenied"), "{refusing}");
+    let (_, verdict, remarks) = of(&cases("broken"));
+    assert!(verdict.contains("changed shape") && remarks.contains("dbus-daemon=broken"), "{remarks}");
+    let words = "replay asked.pcap --a dbus-daemon --b dbus-daemon=broken --rounds 2 --format junit";
+    let (junit, _) = output(folder.path(), words, 1);
+    assert!(junit.contains("<failure"), "{junit}");
 }
 
 /// With what the kernel saw of it.

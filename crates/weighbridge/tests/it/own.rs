@@ -143,6 +143,8 @@ fn each_defect_of_a_target_ends_its_case_in_a_sentence_and_no_other_case() {
         ("damage-late", "", "arrived damaged"),
         ("release-fail", "verify", "its function `release` failed: Input/output error"),
         ("close-crash", "report", "ended: signal 11 (SIGSEGV)"),
+        ("attach-close-all", "attach", "closed the socket to this program and went on; it was killed"),
+        ("position-still", "report", "its function `position` says 12345 as before the first message"),
     ];
     let names: Vec<&str> = wanted.iter().map(|(name, ..)| *name).collect();
     let cases = format!("roundtrip/{{sound,pipe,{}}}/64/same-cpu", names.join(","));
@@ -162,6 +164,44 @@ fn each_defect_of_a_target_ends_its_case_in_a_sentence_and_no_other_case() {
     }
     let measured = measured_of(&lines);
     assert!(["sound", "pipe"].iter().all(|name| measured.iter().any(|it| it == name)), "{measured:?}");
+}
+
+/// Processes whose environment has this.
+fn processes_with(variable: &str) -> Vec<String> {
+    let folders = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let has_it = |folder: &PathBuf| {
+        let environment = std::fs::read(folder.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|of| of == variable.as_bytes())
+    };
+    folders.filter(has_it).map(|folder| folder.display().to_string()).collect()
+}
+
+#[test]
+fn processes_that_a_target_starts_and_leaves_end_with_their_run() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = folder();
+    compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[]);
+    let mark = ("LEFT_BY", folder.path().display().to_string());
+    let words = "run --target ./defects.so roundtrip/{create-leave,attach-leave}/64/same-cpu --runs 2 --out r.jsonl --html none --quiet";
+    let run = weighbridge(folder.path()).args(words.split_whitespace()).env(mark.0, &mark.1);
+    Said::by(run).with(0);
+    assert_eq!(processes_with(&format!("{}={}", mark.0, mark.1)), [""; 0]);
+    let mut measured = measured_of(&valid_record(folder.path().join("r.jsonl")).lines);
+    measured.sort_unstable();
+    assert_eq!(
+        measured,
+        ["attach-leave", "create-leave", "noop"],
+        "a process beside it is no defect of a mechanism"
+    );
+}
+
+#[test]
+fn a_file_that_never_ends_is_no_target() {
+    let folder = folder();
+    let said = Said::by(weighbridge(folder.path()).args(["list", "--target", "/dev/zero"])).fails();
+    assert!(said.stderr.contains("it is no regular file"), "{}", said.stderr);
 }
 
 #[test]

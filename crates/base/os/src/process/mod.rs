@@ -18,7 +18,8 @@ pub use child::{Child, Exit, Spawn, Stderr};
 pub use facts::{cgroup, program};
 pub use launch::reset_signals_of;
 pub use signals::{
-    Origin, block_signals, read_signal, read_signal_and_origin, reset_child_signal, without_signals,
+    Origin, block_signals, is_pending, read_signal, read_signal_and_origin, reset_child_signal,
+    without_signals,
 };
 pub use trace::Tracer;
 pub use user::{become_user, is_overflow_user, is_own_user, overflow_user_refused};

@@ -52,6 +52,16 @@ pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
+/// Whether a signal that is blocked waits for this thread or its process: for who cannot look at the descriptor, or must not take it.
+pub fn is_pending(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let masks =
+        status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
+    masks
+        .filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .any(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 /// The next pending signal, if any. Fails with `UnexpectedEof` for a descriptor that did not come from [`block_signals`].
 pub fn read_signal(fd: impl AsFd) -> Result<Option<i32>> {
     Ok(read_signal_and_origin(fd)?.map(|(signal, _)| signal))
@@ -99,9 +109,11 @@ mod tests {
             scope.spawn(|| {
                 let fd = block_signals(&[libc::SIGUSR1, libc::SIGUSR2]).unwrap();
                 assert_eq!(read_signal(&fd).unwrap(), None);
+                assert!(!is_pending(libc::SIGUSR2));
                 // SAFETY: pthread_self is this thread, which blocks the signal.
                 assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) }, 0);
                 assert_eq!(super::super::poll(&[fd.as_fd()], None).unwrap(), [true]);
+                assert!(is_pending(libc::SIGUSR2) && !is_pending(libc::SIGUSR1));
                 let sent = (libc::SIGUSR2, Origin::Process);
                 assert_eq!(read_signal_and_origin(&fd).unwrap(), Some(sent));
                 assert_eq!(read_signal(&fd).unwrap(), None);

@@ -152,6 +152,7 @@ impl<'a> Building<'a> {
             waits,
             deliveries: Vec::new(),
             reply: None,
+            is_granted: false,
             answered_by: None,
             owns: false,
         });
@@ -304,6 +305,8 @@ impl<'a> Building<'a> {
         }
         let reply = self.expect(from, step, false);
         self.plan.steps[step].reply = Some(reply);
+        self.plan.steps[step].is_granted =
+            answer.is_some_and(|(header, _)| header.kind == Kind::MethodReturn);
         if is_rule {
             self.plan.rule_changes.push((from, reply));
             let is_from_before = self.plan.connections[from].is_from_before;

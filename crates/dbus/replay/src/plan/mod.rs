@@ -111,6 +111,8 @@ pub(crate) struct Step {
     pub reply: Option<usize>,
     /// The step that answers it.
     pub answered_by: Option<usize>,
+    /// In the capture the driver did what it asks for, and did not answer with an error.
+    pub is_granted: bool,
     /// Its caller must be the owner of the name afterwards.
     pub owns: bool,
 }

@@ -78,7 +78,9 @@ pub struct Run {
     pub foreign: u64,
     /// Messages that this bus refused to deliver.
     pub refused: u64,
-    /// The first such refusal.
+    /// Calls of the driver that this bus answered with an error, and that of the capture did not.
+    pub denied: u64,
+    /// The first refusal of either kind.
     pub first_refusal: Option<String>,
     /// Messages that were not sent because what they answer was refused.
     pub dropped: u64,

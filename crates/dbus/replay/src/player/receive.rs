@@ -121,7 +121,15 @@ impl<'p> Player<'p> {
         }
         if header.kind == Kind::Error {
             if step.deliveries.iter().any(|delivery| !self.is_settled(*delivery)) {
-                self.refused(step, header);
+                self.run.refused += 1;
+                self.note_refusal(step, header);
+                // The destination does not get it, and so does not answer.
+                if let Some(answer) = step.answered_by {
+                    self.dropped[answer] = true;
+                }
+            } else if step.is_granted {
+                self.run.denied += 1;
+                self.note_refusal(step, header);
             }
             step.deliveries.iter().for_each(|delivery| self.settle(*delivery, Settled::Lost));
         }
@@ -131,15 +139,10 @@ impl<'p> Player<'p> {
         Ok(())
     }
 
-    /// The bus answers in place of the destination, which does not get the message.
-    fn refused(&mut self, step: &Step, header: &Header<'_>) {
-        self.run.refused += 1;
+    fn note_refusal(&mut self, step: &Step, header: &Header<'_>) {
         let why = header.error_name.unwrap_or_default();
         let title = self.plan.title(step);
         self.run.first_refusal.get_or_insert_with(|| format!("{title}: {why}"));
-        if let Some(answer) = step.answered_by {
-            self.dropped[answer] = true;
-        }
     }
 }
 

@@ -20,6 +20,8 @@ pub struct EndResources {
     pub fds: Vec<OwnedFd>,
     /// Plain numbers, likewise.
     pub words: Vec<u64>,
+    /// Variables in the environment of the process that has this end.
+    pub environment: Vec<(String, String)>,
     /// Stays in the coordinator, and is dropped when the peers are gone: what takes away a name that descriptors do
     /// not keep.
     pub guard: Option<Box<dyn Any + Send>>,
@@ -37,6 +39,7 @@ impl EndResources {
         EndResources {
             fds: self.fds.into_iter().chain(far.fds).collect(),
             words: counts.into_iter().chain(self.words).chain(far.words).collect(),
+            environment: self.environment.into_iter().chain(far.environment).collect(),
             guard: Some(Box::new((self.guard, far.guard))),
         }
     }
@@ -45,7 +48,7 @@ impl EndResources {
     pub(crate) fn apart(mut self) -> [EndResources; 2] {
         let [fds, words] = [self.words[0], self.words[1]].map(|count| count as usize);
         let far_words = self.words.split_off(2 + words);
-        let far = EndResources { fds: self.fds.split_off(fds), words: far_words, guard: None };
+        let far = EndResources { fds: self.fds.split_off(fds), words: far_words, ..EndResources::default() };
         self.words.drain(..2);
         [self, far]
     }

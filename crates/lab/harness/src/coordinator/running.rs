@@ -178,13 +178,13 @@ impl Running {
                     Ok(Some(Report::Failed { role, why, is_consequence })) => {
                         State::Failed { role, why, is_consequence }
                     }
-                    Ok(None) => State::Gone(peer.exit()?),
+                    Ok(None) => peer.end()?,
                     Err(error) => {
                         State::Failed { role: peer.roles[0], why: error.to_string(), is_consequence: false }
                     }
                 };
             } else if ready[1] {
-                peer.state = State::Gone(peer.exit()?);
+                peer.state = peer.end()?;
             }
         }
         Ok(Waited::Something)
@@ -252,8 +252,14 @@ impl Running {
 }
 
 impl Peer {
-    fn exit(&mut self) -> io::Result<Exit> {
-        Ok(self.child.wait(Some(Duration::from_secs(1)))?.unwrap_or(Exit::Code(0)))
+    /// What became of it: its socket is closed, or it has ended. What goes on without its socket is ended.
+    fn end(&mut self) -> io::Result<State> {
+        if let Some(exit) = self.child.wait(Some(Duration::from_secs(1)))? {
+            return Ok(State::Gone(exit));
+        }
+        self.child.kill(libc::SIGKILL)?;
+        let why = "its process closed the socket to this program and went on; it was killed".into();
+        Ok(State::Failed { role: self.roles[0], why, is_consequence: false })
     }
 }
 

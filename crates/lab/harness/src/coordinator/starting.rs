@@ -130,7 +130,7 @@ impl Coordinator<'_> {
         roles: Vec<(usize, EndResources)>,
     ) -> io::Result<Peer> {
         let (control, theirs) = socket::seqpacket_pair()?;
-        let child = self.spawn(of, theirs)?;
+        let child = self.spawn(of, &roles, theirs)?;
         if let Some(cgroup) = &of.start.cgroup {
             move_to(cgroup, &child)?;
         }
@@ -163,13 +163,21 @@ impl Coordinator<'_> {
 
     /// A fresh process. Its environment is padded by a random length: the layout of a process becomes variance instead of bias (Mytkowicz
     /// et al., "Producing Wrong Data Without Doing Anything Obviously Wrong!", 2009).
-    fn spawn(&mut self, of: &PartyStart<'_>, control: OwnedFd) -> io::Result<Child> {
+    fn spawn(
+        &mut self,
+        of: &PartyStart<'_>,
+        roles: &[(usize, EndResources)],
+        control: OwnedFd,
+    ) -> io::Result<Child> {
         let mut spawn = Spawn::new(of.start.program.as_ref().unwrap_or(&self.program))
             .arg(peer::ARGUMENT)
             .arg(std::process::id().to_string())
             .env("WEIGHBRIDGE_PADDING", "x".repeat(self.paddings.usize(..MOST_PADDING)))
             .fd(control);
         for (name, value) in of.case.target.environment {
+            spawn = spawn.env(name, value);
+        }
+        for (name, value) in roles.iter().flat_map(|(_, resources)| &resources.environment) {
             spawn = spawn.env(name, value);
         }
         for (name, value) in &of.start.environment {

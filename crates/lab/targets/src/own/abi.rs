@@ -381,6 +381,10 @@ impl End {
         self.target.settle.map_or(Ok(()), |call| self.target.check("settle", unsafe { call(self.end) }))
     }
 
+    pub(super) fn has_position(&self) -> bool {
+        self.target.position.is_some()
+    }
+
     #[inline]
     pub(super) fn position(&mut self) -> u64 {
         // SAFETY: this end.

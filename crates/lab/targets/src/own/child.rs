@@ -16,6 +16,7 @@ use weighbridge_harness::{control, digest};
 
 use super::abi::{self, BYTES_MAX, Case, FDS_MAX, Loaded, Resources};
 use super::described::Description;
+use super::leftover;
 use crate::prelude::*;
 
 /// The first argument that makes this program such a process.
@@ -23,6 +24,8 @@ pub const ARGUMENT: &str = "__target";
 
 /// What has not answered by then does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How soon a signal that is held back is seen meanwhile.
+const LOOK_FOR_INTERRUPT: Duration = Duration::from_millis(100);
 
 /// A file as it was when it was first looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +38,9 @@ impl Object {
     /// The file that is there now.
     pub(super) fn of(path: &Path) -> io::Result<Object> {
         let path = fs::canonicalize(path)?;
+        if !fs::metadata(&path)?.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
         Ok(Object { digest: digest::of_file(&path)?, path })
     }
 
@@ -82,7 +88,7 @@ enum Answer {
 
 /// What the mechanisms of a shared object say of themselves.
 pub(super) fn describe(object: &Object) -> io::Result<Vec<Description>> {
-    match ask(&Order::Describe(object.clone()), "looking at its table")? {
+    match ask(&Order::Describe(object.clone()), "looking at its table", None)? {
         (Answer::Described(found), _) => Ok(found),
         (answer, _) => Err(unexpected(&answer)),
     }
@@ -90,7 +96,8 @@ pub(super) fn describe(object: &Object) -> io::Result<Vec<Description>> {
 
 /// Descriptors and bytes for each end, in the order of their numbers.
 pub(super) fn create(object: &Object, of: Of) -> io::Result<Vec<(Vec<OwnedFd>, Vec<u8>)>> {
-    match ask(&Order::Create(object.clone(), of), "its function `create`")? {
+    let place = of.prefix.clone();
+    match ask(&Order::Create(object.clone(), of), "its function `create`", Some(&place))? {
         (Answer::Created(ends), fds) => {
             let mut fds = fds.into_iter();
             Ok(ends.into_iter().map(|(count, bytes)| (fds.by_ref().take(count).collect(), bytes)).collect())
@@ -106,18 +113,27 @@ fn unexpected(answer: &Answer) -> io::Error {
     }
 }
 
-/// Has a process do it; `what` is what it may die in.
-fn ask(order: &Order, what: &str) -> io::Result<(Answer, Vec<OwnedFd>)> {
+/// Has a process do it; `what` is what it may die in, `place` the run that it is for.
+fn ask(order: &Order, what: &str, place: Option<&str>) -> io::Result<(Answer, Vec<OwnedFd>)> {
     let (here, there) = socket::seqpacket_pair()?;
     let spawn = Spawn::new("/proc/self/exe").arg(ARGUMENT).arg(std::process::id().to_string()).fd(there);
-    let mut child = Child::spawn(spawn)?;
+    let mut child =
+        Child::spawn(place.into_iter().fold(spawn, |spawn, place| spawn.env(leftover::VARIABLE, place)))?;
     let until = Instant::now() + PATIENCE;
     // A child that is gone already is one that ends without an answer.
     let _ = control::send(here.as_fd(), order, &[]);
     // Its end of the socket closes when it ends, and whoever holds it longer is found out by the time.
-    if !process::wait_readable(here.as_fd(), Some(until))? {
-        let seconds = PATIENCE.as_secs();
-        return Err(io::Error::other(format!("{what} did not return within {seconds} s")));
+    while !process::wait_readable(here.as_fd(), Some(until.min(Instant::now() + LOOK_FOR_INTERRUPT)))? {
+        if process::is_pending(libc::SIGINT) || process::is_pending(libc::SIGTERM) {
+            return Err(io::Error::new(
+                io::ErrorKind::Interrupted,
+                format!("{what} had not returned when this program was interrupted"),
+            ));
+        }
+        if Instant::now() >= until {
+            let seconds = PATIENCE.as_secs();
+            return Err(io::Error::other(format!("{what} did not return within {seconds} s")));
+        }
     }
     let answer = control::receive(here.as_fd()).unwrap_or(None);
     let Some(answer) = answer else {

@@ -13,6 +13,7 @@ mod child;
 mod described;
 mod fan_in;
 mod fan_out;
+mod leftover;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -29,6 +30,7 @@ use crate::place::{self, Place};
 use crate::prelude::*;
 use child::{Object, Of};
 use described::Description;
+use leftover::Leftover;
 
 pub use child::{ARGUMENT, main};
 
@@ -194,6 +196,8 @@ fn fits_peers(params: &CaseParams) -> Result<(), Unsupported> {
 fn create(params: &CaseParams, count: usize) -> io::Result<Vec<EndResources>> {
     let mine = mine(params);
     let (place, guard) = Place::create(WHAT)?;
+    // Dropped before the guard: what goes on makes no more files.
+    let guard = (Leftover::of(place.prefix()), guard);
     let made =
         child::create(&mine.object, mine.of(params, place, count)).map_err(|error| mine.error(&error))?;
     let of_end = |(number, (fds, bytes)): (usize, (Vec<OwnedFd>, Vec<u8>))| {
@@ -204,7 +208,8 @@ fn create(params: &CaseParams, count: usize) -> io::Result<Vec<EndResources>> {
         });
         let words = [count, number, bytes.len()].map(|number| number as u64);
         let words = place.words().into_iter().chain(words).chain(packed).collect();
-        EndResources { words, ..EndResources::of(fds) }
+        let environment = vec![(leftover::VARIABLE.into(), place.prefix())];
+        EndResources { words, environment, ..EndResources::of(fds) }
     };
     let mut ends: Vec<EndResources> = made.into_iter().enumerate().map(of_end).collect();
     ends[0].guard = Some(Box::new(guard));
@@ -225,8 +230,9 @@ fn attach(resources: EndResources, params: &CaseParams) -> io::Result<OwnEnd> {
     let attached = mine.object.load().and_then(|loaded| {
         loaded.attach(&of.name, of.case()?, *number as u32, child::resources(fds, &bytes))
     });
-    let end = attached.map_err(|error| mine.error(&error))?;
-    Ok(OwnEnd { end, mine, most_bytes: params.payload_bytes })
+    let mut end = attached.map_err(|error| mine.error(&error))?;
+    let began_at = end.position();
+    Ok(OwnEnd { end, mine, most_bytes: params.payload_bytes, began_at, has_taken: false })
 }
 
 /// As for mechanisms of ours; but what switches where a library has threads of its own, nobody knows.
@@ -248,6 +254,22 @@ struct OwnEnd {
     end: abi::End,
     mine: &'static Mine,
     most_bytes: usize,
+    /// How far it had come at first, as it counts itself.
+    began_at: u64,
+    has_taken: bool,
+}
+
+/// Room for a message, and whose it is.
+struct OwnRoom<'a> {
+    room: abi::Room<'a>,
+    mine: &'static Mine,
+}
+
+impl AsMut<[u8]> for OwnRoom<'_> {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.room.as_mut()
+    }
 }
 
 impl OwnEnd {
@@ -267,21 +289,24 @@ impl OwnEnd {
 }
 
 impl Endpoint for OwnEnd {
-    type Tx<'a> = abi::Room<'a>;
+    type Tx<'a> = OwnRoom<'a>;
     type Rx<'a> = abi::Taken<'a>;
 
     #[inline]
-    fn loan(&mut self, len: usize) -> io::Result<abi::Room<'_>> {
-        self.end.loan(len).map_err(|error| self.mine.error(&error))
+    fn loan(&mut self, len: usize) -> io::Result<OwnRoom<'_>> {
+        let mine = self.mine;
+        let room = self.end.loan(len).map_err(|error| mine.error(&error))?;
+        Ok(OwnRoom { room, mine })
     }
 
     #[inline]
-    fn commit(tx: abi::Room<'_>) -> io::Result<()> {
-        tx.commit()
+    fn commit(tx: OwnRoom<'_>) -> io::Result<()> {
+        tx.room.commit().map_err(|error| tx.mine.error(&error))
     }
 
     #[inline]
     fn take(&mut self, len: usize) -> io::Result<abi::Taken<'_>> {
+        self.has_taken = true;
         let taken = self.end.take(len).map_err(|error| self.mine.error(&error))?;
         let (received, most) = (taken.as_ref().len(), self.most_bytes.max(len));
         if received > most {
@@ -302,7 +327,15 @@ impl Endpoint for OwnEnd {
     }
 
     fn settle(&mut self) -> io::Result<()> {
-        self.end.settle().map_err(|error| self.mine.error(&error))
+        self.end.settle().map_err(|error| self.mine.error(&error))?;
+        if self.has_taken && self.end.has_position() && self.end.position() == self.began_at {
+            let still = format!(
+                "its function `position` says {} as before the first message, and messages were taken",
+                self.began_at
+            );
+            return Err(self.mine.error(&io::Error::other(still)));
+        }
+        Ok(())
     }
 
     /// Its own, and where it is from.

@@ -200,15 +200,16 @@ pub(super) fn conclude(
         return Ok(Exit::Interrupted);
     }
     let verdicts = verdicts(report);
+    // What is known of one case is not less so because nothing is said of another.
+    if verdicts.iter().any(|of| of.is_regression()) {
+        return Ok(Exit::Outside);
+    }
     if !verdicts.iter().any(|of| of.ratio.is_some()) {
         let why = record.map_or(String::new(), |record| format!("; `{}` has the reasons", record.display()));
         return Err(Failure::new(format!("no case gave a ratio{why}")));
     }
     if verdicts.iter().any(|of| of.is_void()) {
         return Ok(Exit::Undecided);
-    }
-    if verdicts.iter().any(|of| of.is_regression()) {
-        return Ok(Exit::Outside);
     }
     if let Some(of) = verdicts.iter().find(|of| failed_too_often(of)) {
         let (failed, all) = (of.failed_sets, of.failed_sets + of.sets);

@@ -1,4 +1,5 @@
 /* One mechanism over a pair of sockets, and the same with one defect each: its name says which. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,9 @@ CREATE(hang, for (;;) pause())
 CREATE(refuse, error = EACCES)
 CREATE(closed, ends->fds[0] = 99)
 CREATE(many, ends->fd_count = 1000)
+/* A process that nobody waits for, of a session of its own, with nothing of the run open. */
+static void leave(void) { if (!fork()) { setsid(), closefrom(0); for (;;) pause(); } }
+CREATE(leave, leave())
 #ifdef SELF
 CREATE(change, if (system("echo >> " SELF)) error = EIO)
 #endif
@@ -43,6 +47,8 @@ ATTACH(crash, crash())
 ATTACH(exit, _exit(0))
 ATTACH(hang, for (;;) pause())
 ATTACH(own_error, error = 12345)
+ATTACH(leave, leave())
+ATTACH(close_all, closefrom(0); for (;;) pause())
 
 static int loan(void *end, size_t bytes, void **data, size_t *room) { return *data = ((struct end *)end)->out, *room = bytes, 0; }
 static int loan_short(void *end, size_t bytes, void **data, size_t *room) { return loan(end, bytes, data, room), *room = bytes - 1, 0; }
@@ -70,6 +76,7 @@ TAKE(damage, of->in[*bytes - 1] ^= 1)
 TAKE(damage_late, if (++of->count > 64) of->in[*bytes - 1] ^= 1)
 
 static int release_fail(void *end, const void *data) { return (void)end, (void)data, EIO; }
+static uint64_t position_still(void *end) { return (void)end, 12345; }
 static void close_crash(void *end) { (void)end, crash(); }
 static const char *error_text(int error) { return error == 12345 ? "the moon is full" : NULL; }
 
@@ -93,6 +100,8 @@ const struct weighbridge_target weighbridge_targets[] = {
     {SOUND, .name = "take-short", .take = take_short}, {SOUND, .name = "take-long", .take = take_long},
     {SOUND, .name = "take-nowhere", .take = take_nowhere}, {SOUND, .name = "damage", .take = take_damage},
     {SOUND, .name = "damage-late", .take = take_damage_late}, {SOUND, .name = "release-fail", .release = release_fail},
-    {SOUND, .name = "close-crash", .close = close_crash},
+    {SOUND, .name = "close-crash", .close = close_crash}, {SOUND, .name = "position-still", .position = position_still},
+    {SOUND, .name = "attach-close-all", .attach = attach_close_all},
+    {SOUND, .name = "create-leave", .create = create_leave}, {SOUND, .name = "attach-leave", .attach = attach_leave},
     {0},
 };

@@ -254,7 +254,11 @@ fn replayed(
             Some(Broker::start_file(*program, in_this_folder(file), &Limits::default()))
         }
     };
-    let broker = broker.transpose().map_err(Failure::of)?;
+    let broker = broker.transpose().map_err(|error| match &subject.target {
+        // Which build.
+        Target::Build(..) => Failure::new(format!("{}: {error}", subject.name)),
+        _ => Failure::of(error),
+    })?;
     let pid = broker.as_ref().map(Broker::pid);
     if let (Some(pid), Some(cpu)) = (pid, broker_cpu) {
         let pinned = sched::pin_process(pid, &[cpu]);

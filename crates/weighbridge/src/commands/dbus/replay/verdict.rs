@@ -8,7 +8,6 @@ use weighbridge_harness::duet::Random;
 use weighbridge_harness::machine;
 use weighbridge_harness::session::Ended;
 use weighbridge_record::{CaseId, CaseVerdict};
-use weighbridge_stats::order::median;
 
 use super::{Quantity, Subject, place, prepare, read, replayed, subject};
 use crate::commands::compare::{conclude, judged, rendered};
@@ -43,13 +42,24 @@ pub fn compare(args: &Replay, a: &Target, b: &Target) -> Result<Exit, Failure> {
     let (began, seed) = (Instant::now(), random_seed());
     let mut random = Random::new(seed);
     let mut rounds: Vec<[Run; 3]> = Vec::new();
-    for _ in 0..args.rounds.unwrap_or(ROUNDS) {
+    // Why B cannot be replayed on, where A can.
+    let mut failed = None;
+    'rounds: for _ in 0..args.rounds.unwrap_or(ROUNDS) {
         // A, B and A once more.
         let mut order = [0, 1, 2];
         random.shuffle(&mut order);
         let mut runs = [None, None, None];
         for at in order {
-            runs[at] = Some(replayed(&plan, &sides[at % 2], broker_cpu, args)?.0);
+            runs[at] = match replayed(&plan, &sides[at % 2], broker_cpu, args) {
+                Ok((run, _)) => Some(run),
+                Err(why) if at == 1 => {
+                    // What fails on A too says nothing of B.
+                    replayed(&plan, &sides[0], broker_cpu, args)?;
+                    failed = Some(why.to_string());
+                    break 'rounds;
+                }
+                Err(why) => return Err(why),
+            };
         }
         rounds.push(runs.map(|run| run.expect("each is replayed once a round")));
     }
@@ -64,7 +74,7 @@ pub fn compare(args: &Replay, a: &Target, b: &Target) -> Result<Exit, Failure> {
     });
     let rules = Rules { margin: args.margin, ..Rules::default() };
     let (mut verdicts, claims) = judge_triples(&quantities.collect::<Vec<_>>(), rules);
-    verdicts.push(answers(case("answers"), labels.clone(), &rounds));
+    verdicts.push(answers(case("answers"), labels.clone(), &rounds, failed));
     let files: Vec<String> = args.files.iter().map(|file| quoted(file)).collect();
     let [of_a, of_b] = labels;
     let settings =
@@ -79,19 +89,22 @@ fn label(of: &Subject) -> String {
     [Some(of.name.as_str()), of.version.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether B carries the messages as A does: what costs nothing because it is refused is no improvement.
-fn answers(case: CaseId, [a, b]: [String; 2], rounds: &[[Run; 3]]) -> CaseVerdict {
-    let astray = |side: usize| {
-        let of = |runs: &[Run; 3]| {
-            let run = &runs[side];
-            (run.lost + run.unplanned + run.refused + run.dropped) as f64
-        };
-        median(&rounds.iter().map(of).collect::<Vec<_>>())
+/// Whether B carries the messages as A does, in every round: what costs nothing because it is refused is no improvement.
+fn answers(case: CaseId, [a, b]: [String; 2], rounds: &[[Run; 3]], failed: Option<String>) -> CaseVerdict {
+    let worst = |side: usize| {
+        let astray = |run: &Run| run.lost + run.unplanned + run.refused + run.denied + run.dropped;
+        rounds.iter().map(|runs| astray(&runs[side])).max().unwrap_or(0)
     };
-    let (of_a, of_b) = (astray(0).max(astray(2)), astray(1));
-    let is_worse = of_b > of_a;
-    let first = rounds.iter().find_map(|runs| runs[1].first_refusal.as_ref()).filter(|_| is_worse);
-    let remark = format!("{of_a} messages are lost, refused or unplanned in a replay on A, {of_b} on B");
+    let (of_a, of_b) = (worst(0).max(worst(2)), worst(1));
+    let is_worse = of_b > of_a || failed.is_some();
+    let first = rounds.iter().find_map(|runs| runs[1].first_refusal.as_ref()).filter(|_| of_b > of_a);
+    let astray =
+        format!("{of_a} messages are lost, refused or unplanned in the worst replay on A, {of_b} on B");
+    let remarks = [
+        failed.map(|why| format!("B fails after {} rounds: {why}", rounds.len())),
+        (!rounds.is_empty()).then_some(astray),
+        first.map(|why| format!("B refused first: {why}")),
+    ];
     CaseVerdict {
         case,
         a,
@@ -99,9 +112,9 @@ fn answers(case: CaseId, [a, b]: [String; 2], rounds: &[[Run; 3]]) -> CaseVerdic
         verdict: if is_worse { "changed shape" } else { "equivalent" }.into(),
         sets: rounds.len() as u32,
         unit: "messages".into(),
-        a_value: Some(of_a),
-        b_value: Some(of_b),
-        remarks: std::iter::once(remark).chain(first.map(|why| format!("B refused first: {why}"))).collect(),
+        a_value: Some(of_a as f64),
+        b_value: Some(of_b as f64),
+        remarks: remarks.into_iter().flatten().collect(),
         ..CaseVerdict::default()
     }
 }
