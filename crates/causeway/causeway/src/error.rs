@@ -128,6 +128,7 @@ refusals! {
         end the one that does not (Group::disconnect), and try again";
     Disconnected = 16: "it has disconnected this publisher (Group::disconnect_publisher, or one that published faster than \
         GroupOptions::publisher_rate_max allows, which is not admitted again before time has made up for it); publish less, and join again";
+    Claimed = 17: "another process has claimed this role in the group, which one process has at a time; end that one first";
 }
 
 impl Error {

@@ -83,6 +83,10 @@ pub enum Request {
         pool: u32,
         index: u32,
     },
+    /// That no other process has this role while this connection lasts.
+    Claim {
+        role: u64,
+    },
 }
 
 impl Request {
@@ -119,6 +123,7 @@ impl Request {
             Op::Allocate => Request::Allocate { bytes: number },
             Op::Forget => Request::Forget { index: first },
             Op::Payload => Request::Payload { pool: first, index: second },
+            Op::Claim => Request::Claim { role: number },
             _ => return None,
         })
     }
@@ -155,6 +160,7 @@ impl From<Request> for Message {
             Request::Allocate { bytes } => Message::new(Op::Allocate, &halves(bytes)),
             Request::Forget { index } => Message::new(Op::Forget, &[index]),
             Request::Payload { pool, index } => Message::new(Op::Payload, &[pool, index]),
+            Request::Claim { role } => Message::new(Op::Claim, &halves(role)),
         }
     }
 }
@@ -189,6 +195,7 @@ mod tests {
             Request::Allocate { bytes: number },
             Request::Forget { index: 2 },
             Request::Payload { pool: 1, index: 2 },
+            Request::Claim { role: number },
         ];
         for request in requests {
             assert_eq!(Request::decode(&request.into()), Some(request));

@@ -84,7 +84,7 @@ numbered! {
         Doorbell = 22,
         /// Notice to a publisher's connection for logs: the next one. `[epoch, low half, high half]`
         Log = 23,
-        Pool = 32, Allocate = 33, Forget = 34, Payload = 35,
+        Pool = 32, Allocate = 33, Forget = 34, Payload = 35, Claim = 36,
     }
 }
 
@@ -340,6 +340,7 @@ mod tests {
             (Refusal::PayloadGone, "the payload is gone"),
             (Refusal::LogsHeld, "earlier logs are held"),
             (Refusal::Disconnected, "disconnected"),
+            (Refusal::Claimed, "claimed"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", refusal as u32)));
         assert!(known.iter().map(|(refusal, _)| refusal).eq(Refusal::ALL));

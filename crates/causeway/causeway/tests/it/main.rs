@@ -23,6 +23,7 @@ mod exhaustion;
 mod group;
 mod idle;
 mod in_place;
+mod keep;
 mod kill;
 mod large;
 mod many;
