@@ -39,6 +39,10 @@ pub struct Arguments {
 pub enum Command {
     /// Say for each route what was sent, acknowledged, lost and sent again, what waits, and what went wrong last
     Stat(StatArguments),
+    /// Show a ticker and a call that cross between two hosts on this machine: network namespaces where that is allowed, else folders
+    Demo(DemoArguments),
+    /// Make certificates: an authority for the realm, and for each host a folder that --tls takes
+    Tls(TlsArguments),
     /// Route between bridges, where there is no zenohd: for tries and tests
     Router(RouterArguments),
 }
@@ -78,7 +82,7 @@ pub struct BridgeArguments {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub lease: Duration,
     /// How long local publishers wait for what no other end has acknowledged, in all
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = time)]
     pub patience: Duration,
     /// How long a call may take
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = time)]
@@ -106,6 +110,27 @@ pub struct StatArguments {
     /// In the text format of OpenMetrics
     #[arg(long)]
     pub metrics: bool,
+}
+
+/// How hosts are made.
+#[derive(Debug, Args)]
+pub struct DemoArguments {
+    /// Two folders, also where network namespaces are allowed
+    #[arg(long)]
+    pub folders: bool,
+}
+
+/// Which certificates are made.
+#[derive(Debug, Args)]
+pub struct TlsArguments {
+    /// Where; an authority that is there is used
+    pub folder: PathBuf,
+    /// The hosts, whose names become those of the certificates, the router among them
+    #[arg(required = true)]
+    pub hosts: Vec<String>,
+    /// Further names and addresses under which others connect to these hosts
+    #[arg(long = "address", value_name = "NAME")]
+    pub addresses: Vec<String>,
 }
 
 /// Where a router listens.

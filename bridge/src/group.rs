@@ -51,7 +51,13 @@ impl Carried {
         }
     }
 
-    fn carry(&self, net: &Arc<Net>, status: &Arc<Status>, route: &Arc<Route>, stop: &AtomicBool) -> Result<()> {
+    fn carry(
+        &self,
+        net: &Arc<Net>,
+        status: &Arc<Status>,
+        route: &Arc<Route>,
+        stop: &AtomicBool,
+    ) -> Result<()> {
         let path = self.place.path.display();
         let group = Group::join(&self.place.path).map_err(|error| Failure::of(format!("{path}: {error}")))?;
         let claim = group.claim(ROLE).map_err(|error| match error {
@@ -61,27 +67,35 @@ impl Carried {
             error => Failure::of(format!("{path}: {error}")),
         })?;
         self.check_kind(&group)?;
-        let incoming = if self.imports {
-            let started = Incoming::start(net, &group, &self.place, &self.folder, self.loss_topic, status);
-            Some(started.map_err(|failure| {
-                Failure::of(format!(
-                    "{path}: {failure} (to publish here, a bridge needs a group with GroupOptions::late_publishers)"
-                ))
-            })?)
-        } else {
-            None
+        // First: a publisher that joins begins another log, and what lies in the one before it can be read only by who was there.
+        let outgoing = match self.exports {
+            true => Some(Outgoing::new(net, &group, &self.place, self.patience, Arc::clone(route))?),
+            false => None,
+        };
+        let incoming = match self.imports {
+            true => Some(self.incoming(net, &group, status)?),
+            false => None,
         };
         log(&format!("carries the group {} at {path}", self.place.name));
         let is_over = || {
-            stop.load(Ordering::Relaxed) || incoming.as_ref().is_some_and(Incoming::is_over) || has_ended(&claim)
+            stop.load(Ordering::Relaxed)
+                || incoming.as_ref().is_some_and(Incoming::is_over)
+                || has_ended(&claim)
         };
-        if self.exports {
-            return Outgoing::new(net, &group, &self.place, self.patience, Arc::clone(route))?.run(is_over);
+        if let Some(mut outgoing) = outgoing {
+            return outgoing.run(is_over);
         }
         while !is_over() {
             poll(&[claim.as_fd()], Some(Duration::from_millis(200)))?;
         }
         Ok(())
+    }
+
+    fn incoming(&self, net: &Arc<Net>, group: &Group, status: &Arc<Status>) -> Result<Incoming> {
+        Incoming::start(net, group, &self.place, &self.folder, self.loss_topic, status).map_err(|failure| {
+            let path = self.place.path.display();
+            Failure::of(format!("{path}: {failure} (to publish here, a bridge needs a group with GroupOptions::late_publishers)"))
+        })
     }
 
     /// Payloads by reference lie in memory of this machine: their group does not cross.

@@ -11,7 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use causeway::{Error, Group, Policy, Publisher, PublishTimeoutError, Received, SubscribeOptions, TryPublishError};
+use causeway::{
+    Error, Group, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions, TryPublishError,
+};
 use causeway_os::lock::lock;
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
@@ -82,6 +84,15 @@ struct Origin {
     route: Option<Arc<Route>>,
 }
 
+impl Origin {
+    fn set_linked(&mut self, is_linked: bool) {
+        self.is_linked = is_linked;
+        if let Some(route) = &self.route {
+            route.counters.peers.store(u64::from(is_linked), Ordering::Relaxed);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     origins: HashMap<u64, Origin>,
@@ -140,14 +151,17 @@ impl Incoming {
             work: Condvar::new(),
             publisher: Mutex::new(publisher),
         });
-        let threads = [("ask", Shared::ask as fn(&Arc<Shared>)), ("publish", Shared::publish_waiting)].map(|(name, work)| {
-            let shared = Arc::clone(&shared);
-            std::thread::Builder::new().name(name.into()).spawn(move || work(&shared))
-        });
+        let threads = [("ask", Shared::ask as fn(&Arc<Shared>)), ("publish", Shared::publish_waiting)].map(
+            |(name, work)| {
+                let shared = Arc::clone(&shared);
+                std::thread::Builder::new().name(name.into()).spawn(move || work(&shared))
+            },
+        );
         let threads = threads.into_iter().collect::<Result<Vec<_>, _>>()?;
         let (data, beats) = (Arc::clone(&shared), Arc::clone(&shared));
         let subscribe = |key: String| net.session.declare_subscriber(key).allowed_origin(Locality::Remote);
-        let messages = subscribe(shared.keys.topics()).callback(move |sample| data.take_sample(&sample)).wait()?;
+        let messages =
+            subscribe(shared.keys.topics()).callback(move |sample| data.take_sample(&sample)).wait()?;
         let beats = subscribe(shared.keys.beats()).callback(move |sample| beats.take_beat(&sample)).wait()?;
         Ok(Incoming { shared, threads, _subscribers: [messages, beats] })
     }
@@ -160,7 +174,11 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        lock(&self.shared.inner).is_over = true;
+        {
+            let mut inner = lock(&self.shared.inner);
+            inner.is_over = true;
+            inner.origins.values_mut().for_each(|origin| origin.set_linked(false));
+        }
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -228,11 +246,15 @@ impl Shared {
 
     fn take_sample(&self, sample: &Sample) {
         let Some(attachment) = sample.attachment() else {
-            return self.refuse(None, "a message without an attachment, from a program that is no bridge; dropped");
+            return self
+                .refuse(None, "a message without an attachment, from a program that is no bridge; dropped");
         };
         let topic = keys::last(sample.key_expr().as_str()).parse::<u32>();
         let (Some(stamp), Ok(topic)) = (Stamp::parse(&attachment.to_bytes()), topic) else {
-            return self.refuse(None, "a message with an attachment that is not understood, of another format perhaps; dropped");
+            return self.refuse(
+                None,
+                "a message with an attachment that is not understood, of another format perhaps; dropped",
+            );
         };
         self.take(&stamp, topic, sample.payload());
     }
@@ -255,7 +277,9 @@ impl Shared {
             return count(&route.counters.duplicates, 1);
         }
         let item = match stamp.kind {
-            Kind::Message if self.place.topics.contain(topic) => Item::Message { topic, payload: payload.clone() },
+            Kind::Message if self.place.topics.contain(topic) => {
+                Item::Message { topic, payload: payload.clone() }
+            }
             Kind::Lost => Item::Lost(stamp.lost(&payload.to_bytes())),
             Kind::Message | Kind::Nothing => Item::Nothing,
         };
@@ -330,7 +354,14 @@ impl Shared {
     }
 
     /// Puts an item into the log of this host: a message as one, a loss as one too where that is wanted.
-    fn publish(&self, host: u64, slot: Option<usize>, route: Option<&Route>, waiting: &Waiting, wait: Option<Duration>) -> Passed {
+    fn publish(
+        &self,
+        host: u64,
+        slot: Option<usize>,
+        route: Option<&Route>,
+        waiting: &Waiting,
+        wait: Option<Duration>,
+    ) -> Passed {
         let Waiting { index, item, .. } = waiting;
         let (index, next) = (*index, *index + 1);
         let state = self.state.as_ref().zip(slot);
@@ -339,11 +370,15 @@ impl Shared {
             Item::Lost(messages) => {
                 if let Some(route) = route {
                     count(&route.counters.lost, *messages);
-                    route.fail(&format!("{messages} messages of host {} are lost, the last of them number {index}", route.host));
+                    route.fail(&format!(
+                        "{messages} messages of host {} are lost, the last of them number {index}",
+                        route.host
+                    ));
                 }
-                let text = serde_json::json!({ "host": route.map(|route| &route.host), "lost": messages }).to_string();
+                let text = serde_json::json!({ "host": route.map(|route| &route.host), "lost": messages })
+                    .to_string();
                 match self.loss_topic {
-                    Some(topic) => (topic, text.into_bytes().into(), mark_of(self.net.id, index)),
+                    Some(topic) => (topic, text.into_bytes().into(), mark_of(host, index)),
                     None => return self.skip(state, next),
                 }
             }
@@ -368,7 +403,9 @@ impl Shared {
             Err(Some(error @ Error::TooLong { .. })) => {
                 if let Some(route) = route {
                     count(&route.counters.lost, 1);
-                    route.fail(&format!("{error}; lost: the log of this host must be as large as that of the other"));
+                    route.fail(&format!(
+                        "{error}; lost: the log of this host must be as large as that of the other"
+                    ));
                 }
                 return self.skip(state, next);
             }
@@ -443,7 +480,10 @@ impl Shared {
         let ack = Packet::Ack { host: self.net.id, group: origin.group, next: origin.done };
         let put = self.net.session.put(self.keys.ack(&origin.name), ack.to_bytes());
         // One that has no space is followed by another.
-        let put = put.congestion_control(CongestionControl::Drop).express(true).allowed_destination(Locality::Remote);
+        let put = put
+            .congestion_control(CongestionControl::Drop)
+            .express(true)
+            .allowed_destination(Locality::Remote);
         let _ = put.wait();
         if let Some(route) = &origin.route {
             let sent = route.counters.sent.load(Ordering::Relaxed);
@@ -452,13 +492,17 @@ impl Shared {
     }
 
     fn take_beat(&self, sample: &Sample) {
-        let Some(Packet::Beat { host, group, head, incarnation }) = Packet::parse(&sample.payload().to_bytes()) else {
+        let Some(Packet::Beat { host, group, from, head, incarnation }) =
+            Packet::parse(&sample.payload().to_bytes())
+        else {
             return self.refuse(None, "a packet that is not understood, of another version perhaps; dropped");
         };
         let Some(name) = keys::name(keys::last(sample.key_expr().as_str())) else { return };
         if host == self.net.id {
             if incarnation != u64::from(self.net.incarnation) {
-                let why = format!("another bridge calls itself {name}, too: messages of neither reach the other; give one another --host");
+                let why = format!(
+                    "another bridge calls itself {name}, too: messages of neither reach the other; give one another --host"
+                );
                 self.refuse(None, &why);
             }
             return;
@@ -471,17 +515,24 @@ impl Shared {
             origin.route = Some(self.status.route("group", &self.place.name, Direction::In, &name));
             origin.name = name;
         }
-        if let Some(route) = &origin.route {
-            route.counters.peers.store(1, Ordering::Relaxed);
-        }
         if origin.group != group {
-            origin.is_linked = false;
+            origin.set_linked(false);
         }
-        origin.head = head;
-        if !origin.is_linked || origin.next < head {
+        if !origin.is_linked {
             return self.ask_soon(&mut inner);
         }
-        self.acknowledge(&inner.origins[&host]);
+        origin.head = head;
+        if (from..head).contains(&origin.next) {
+            origin.next = head;
+            let nothing = Waiting { index: head - 1, item: Item::Nothing, is_awaited: false };
+            self.pass(&mut inner, host, nothing);
+            self.take_early(&mut inner, host);
+        }
+        let origin = &inner.origins[&host];
+        self.acknowledge(origin);
+        if origin.next < head {
+            self.ask_soon(&mut inner);
+        }
     }
 
     fn ask_soon(&self, inner: &mut Inner) {
@@ -509,9 +560,15 @@ impl Shared {
         }
     }
 
-    fn ask_host<'a>(self: &'a Arc<Self>, mut inner: MutexGuard<'a, Inner>, host: u64) -> MutexGuard<'a, Inner> {
+    fn ask_host<'a>(
+        self: &'a Arc<Self>,
+        mut inner: MutexGuard<'a, Inner>,
+        host: u64,
+    ) -> MutexGuard<'a, Inner> {
         let waits = inner.is_busy || inner.backlog.iter().any(|(of, ..)| *of == host);
-        let Some(origin) = inner.origins.get_mut(&host).filter(|origin| !origin.name.is_empty()) else { return inner };
+        let Some(origin) = inner.origins.get_mut(&host).filter(|origin| !origin.name.is_empty()) else {
+            return inner;
+        };
         if !origin.is_linked {
             // What waits is of the group that it had: first that.
             if waits || origin.asked.is_some_and(|at| at.elapsed() < ASK_AGAIN) {
@@ -540,13 +597,18 @@ impl Shared {
         let (shared, over) = (Arc::clone(self), Arc::clone(self));
         let take = move |reply: Reply| match reply.result() {
             Ok(sample) => {
-                let Some(stamp) = sample.attachment().and_then(|bytes| Stamp::parse(&bytes.to_bytes())) else { return };
+                let Some(stamp) = sample.attachment().and_then(|bytes| Stamp::parse(&bytes.to_bytes()))
+                else {
+                    return;
+                };
                 if let Some(route) = &route {
                     count(&route.counters.resent, u64::from(stamp.kind == Kind::Message));
                 }
                 shared.take(&stamp, stamp.topic, sample.payload());
             }
-            Err(error) => shared.refuse(route.as_deref(), &error.payload().try_to_string().unwrap_or_default()),
+            Err(error) => {
+                shared.refuse(route.as_deref(), &error.payload().try_to_string().unwrap_or_default())
+            }
         };
         self.question(&key, hello, take, move || {
             let mut inner = lock(&over.inner);
@@ -564,7 +626,13 @@ impl Shared {
     }
 
     /// Asks a host; `over` is called when all answers have come, or none comes any more.
-    fn question(&self, key: &str, packet: Packet, take: impl Fn(Reply) + Send + Sync + 'static, over: impl FnOnce() + Send + Sync + 'static) {
+    fn question(
+        &self,
+        key: &str,
+        packet: Packet,
+        take: impl Fn(Reply) + Send + Sync + 'static,
+        over: impl FnOnce() + Send + Sync + 'static,
+    ) {
         struct Over<F: FnOnce()>(Option<F>);
         impl<F: FnOnce()> Drop for Over<F> {
             fn drop(&mut self) {
@@ -591,7 +659,10 @@ impl Shared {
                 return self.refuse(None, &said);
             }
         };
-        let Some(Packet::Welcome { group, begin, head, .. }) = Packet::parse(&sample.payload().to_bytes()) else { return };
+        let Some(Packet::Welcome { group, begin, head, .. }) = Packet::parse(&sample.payload().to_bytes())
+        else {
+            return;
+        };
         let mut inner = lock(&self.inner);
         let waits = inner.is_busy || inner.backlog.iter().any(|(of, ..)| *of == host);
         let Some(origin) = inner.origins.get_mut(&host).filter(|origin| !origin.is_linked) else { return };
@@ -605,7 +676,8 @@ impl Shared {
             }
         }
         origin.early.clear();
-        (origin.early_bytes, origin.head, origin.is_linked) = (0, head, true);
+        (origin.early_bytes, origin.head) = (0, head);
+        origin.set_linked(true);
         let is_behind = origin.next < head;
         self.acknowledge(origin);
         if is_behind {

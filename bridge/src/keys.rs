@@ -189,7 +189,10 @@ mod tests {
             (group.ack("a"), "cw/1/home/my%20prices/@ack/a"),
             (group.beats(), "cw/1/home/my%20prices/@beat/*"),
             (bus.call(), "cw/1/home/bus/com.example.Clock/call"),
-            (bus.signal("com.example.Clock", "Tick"), "cw/1/home/bus/com.example.Clock/signal/com.example.Clock/Tick"),
+            (
+                bus.signal("com.example.Clock", "Tick"),
+                "cw/1/home/bus/com.example.Clock/signal/com.example.Clock/Tick",
+            ),
             (bus.at("a"), "cw/1/home/bus/com.example.Clock/@at/a"),
             (realm.host("a"), "cw/1/home/@host/a"),
         ];

@@ -8,6 +8,9 @@
 //! The program is the product; the modules are public so that its tests can speak its protocol. `docs/bridge.md` says what is promised.
 
 pub mod args;
+pub mod bell;
+pub mod bus;
+pub mod demo;
 pub mod failure;
 pub mod group;
 pub mod incoming;
@@ -18,4 +21,5 @@ pub mod outgoing;
 pub mod run;
 pub mod state;
 pub mod status;
+pub mod tls;
 pub mod wire;

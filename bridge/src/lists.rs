@@ -77,20 +77,24 @@ impl GroupPlace {
             Some((path, topics)) if topics.starts_with(|c: char| c.is_ascii_digit()) => (path, Some(topics)),
             _ => (text, None),
         };
-        let topics = topics.map(|text| text.split(',').map(range).collect::<Result<Vec<_>, _>>()).transpose()?;
+        let topics =
+            topics.map(|text| text.split(',').map(range).collect::<Result<Vec<_>, _>>()).transpose()?;
         let topics = Topics(topics.map(|ranges| ranges.into_iter().flatten().collect()));
         let name = Path::new(path).file_name().and_then(|name| name.to_str());
         let name = name.map(|name| name.strip_suffix(".sock").unwrap_or(name));
         match name {
             None | Some("") => Err(format!("{text}: write the path of a group's socket")),
-            Some("bus") => Err(format!("{text}: a group with the name bus would have the keys of the bus; serve it at another path")),
+            Some("bus") => Err(format!(
+                "{text}: a group with the name bus would have the keys of the bus; serve it at another path"
+            )),
             Some(name) => Ok(GroupPlace { path: path.into(), name: name.to_owned(), topics }),
         }
     }
 }
 
 fn range(text: &str) -> Result<std::ops::RangeInclusive<u32>, String> {
-    let wrong = || format!("{text}: write a topic, such as 7, or topics, such as 1-5, of at most {TOPICS_MAX}");
+    let wrong =
+        || format!("{text}: write a topic, such as 7, or topics, such as 1-5, of at most {TOPICS_MAX}");
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (u32, u32) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
     if first > last || last - first >= TOPICS_MAX { Err(wrong()) } else { Ok(first..=last) }
@@ -103,9 +107,14 @@ mod tests {
     #[test]
     fn a_list_has_the_names_that_it_says_and_an_empty_one_has_none() {
         let names = Names::parse("prices, com.example.*").unwrap();
-        let found = ["prices", "prices2", "com.example.Clock", "com.example", "com.other"].map(|name| names.contain(name));
+        let found = ["prices", "prices2", "com.example.Clock", "com.example", "com.other"]
+            .map(|name| names.contain(name));
         assert_eq!(found, [true, false, true, false, false]);
-        assert!(Names::default().is_empty() && !Names::default().contain("") && Names::parse("").unwrap().is_empty());
+        assert!(
+            Names::default().is_empty()
+                && !Names::default().contain("")
+                && Names::parse("").unwrap().is_empty()
+        );
         assert!(Names::parse("*").unwrap().contain("anything"));
         assert!(Names::parse("a*b").unwrap_err().contains("at the end"));
         assert_eq!(names.exact().collect::<Vec<_>>(), ["prices"]);
@@ -117,8 +126,15 @@ mod tests {
         assert_eq!((all.name.as_str(), all.topics.contain(u32::MAX)), ("prices", true));
         let some = GroupPlace::parse("/run/a:b/prices:1,5-7").unwrap();
         assert_eq!((some.path.to_str().unwrap(), some.name.as_str()), ("/run/a:b/prices", "prices"));
-        assert_eq!([0, 1, 2, 5, 7, 8].map(|topic| some.topics.contain(topic)), [false, true, false, true, true, false]);
-        assert_eq!(GroupPlace::parse("/run/a:b").unwrap().name, "a:b", "what is no list of topics belongs to the path");
+        assert_eq!(
+            [0, 1, 2, 5, 7, 8].map(|topic| some.topics.contain(topic)),
+            [false, true, false, true, true, false]
+        );
+        assert_eq!(
+            GroupPlace::parse("/run/a:b").unwrap().name,
+            "a:b",
+            "what is no list of topics belongs to the path"
+        );
         for wrong in ["/run/prices:7-1", "/run/prices:1,x", "/", "", "/run/bus", "/run/p:0-4294967295"] {
             assert!(GroupPlace::parse(wrong).is_err(), "{wrong}");
         }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use causeway_bridge::args::{Arguments, Command};
 use causeway_bridge::failure::Failure;
-use causeway_bridge::run;
 use causeway_bridge::status::log;
+use causeway_bridge::{demo, run, tls};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -13,6 +13,8 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         None => run::bridge(arguments.bridge),
         Some(Command::Stat(arguments)) => run::stat(&arguments),
+        Some(Command::Demo(arguments)) => demo::run(&arguments),
+        Some(Command::Tls(arguments)) => tls::make(&arguments),
         Some(Command::Router(arguments)) => run::router(&arguments),
     };
     match done {

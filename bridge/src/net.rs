@@ -137,7 +137,8 @@ impl Net {
 
     /// The realms of other bridges that can be seen from here; a sentence if there are some, and none is ours.
     pub fn other_realms(&self) -> Option<String> {
-        let found = self.session.liveliness().get(Realm::all_hosts()).timeout(Duration::from_secs(2)).wait().ok()?;
+        let found =
+            self.session.liveliness().get(Realm::all_hosts()).timeout(Duration::from_secs(2)).wait().ok()?;
         let own = self.realm.host(&self.host);
         let mut others = std::collections::BTreeSet::new();
         for reply in found {

@@ -5,16 +5,15 @@
 //! sending what nobody takes: a network that stands still costs local publishers one deadline, and then nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use causeway::{
     Error, Group, Policy, Position, Received, Refusal, SubscribeOptions, Subscriber, TryRecvError,
 };
 use causeway_os::process::poll;
-use rustix::event::{EventfdFlags, eventfd};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::pubsub::Publisher;
@@ -22,7 +21,8 @@ use zenoh::qos::CongestionControl;
 use zenoh::query::{Query, Queryable};
 use zenoh::sample::Locality;
 
-use crate::failure::{Failure, Result};
+use crate::bell::{self, Listener};
+use crate::failure::Result;
 use crate::keys::GroupKeys;
 use crate::lists::GroupPlace;
 use crate::net::Net;
@@ -95,8 +95,7 @@ pub struct Outgoing<'a> {
     ask_at: u64,
     publishers: HashMap<u32, Publisher<'static>>,
     stamp: Stamp,
-    events: mpsc::Receiver<Event>,
-    bell: Arc<OwnedFd>,
+    events: Listener<Event>,
     begun: Instant,
     beat_at: Instant,
     beat_head: u64,
@@ -127,23 +126,15 @@ impl<'a> Outgoing<'a> {
         let keys = net.realm.group(&place.name);
         let report = group.report()?;
         let subscriber = subscribe(group, patience)?;
-        let (sender, events) = mpsc::channel();
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Failure::of)?);
-        let tell = {
-            let bell = Arc::clone(&bell);
-            move |event| {
-                let _ = sender.send(event);
-                let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
-            }
-        };
-        let ask = tell.clone();
+        let (teller, events) = bell::channel()?;
+        let ask = teller.clone();
         let questions = net.session.declare_queryable(keys.link(&net.host)).allowed_origin(Locality::Remote);
-        let questions = questions.callback(move |query| ask(Event::Question(query))).wait()?;
+        let questions = questions.callback(move |query| ask.tell(Event::Question(query))).wait()?;
         let acks = net.session.declare_subscriber(keys.ack(&net.host)).allowed_origin(Locality::Remote);
         let acks = acks
             .callback(move |sample| {
                 if let Some(packet) = Packet::parse(&sample.payload().to_bytes()) {
-                    tell(Event::Packet(packet));
+                    teller.tell(Event::Packet(packet));
                 }
             })
             .wait()?;
@@ -182,7 +173,6 @@ impl<'a> Outgoing<'a> {
             publishers: HashMap::new(),
             stamp,
             events,
-            bell,
             begun: Instant::now(),
             beat_at: Instant::now(),
             beat_head: u64::MAX,
@@ -297,17 +287,17 @@ impl<'a> Outgoing<'a> {
 
     /// Whether so much is on its way that nothing is added.
     fn is_window_full(&self) -> bool {
-        !self.peers.is_empty() && self.subscriber.position().0.saturating_sub(self.lacking.0) > self.window_bytes
+        !self.peers.is_empty()
+            && self.subscriber.position().0.saturating_sub(self.lacking.0) > self.window_bytes
     }
 
     /// Everything that comes from the network.
     fn hear(&mut self) {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut count[..]);
-        while let Ok(event) = self.events.try_recv() {
+        let events: Vec<Event> = self.events.take().collect();
+        for event in events {
             match event {
                 Event::Packet(Packet::Ack { host, group, next }) => self.take_ack(host, group, next),
-                Event::Packet(_) => crate::status::count(&self.route.counters.refused, 1),
+                Event::Packet(_) => count(&self.route.counters.refused, 1),
                 Event::Question(query) => self.answer(&query),
             }
         }
@@ -317,15 +307,20 @@ impl<'a> Outgoing<'a> {
         if group != self.stamp.group {
             return;
         }
-        let Some(peer) = self.peers.get_mut(&host) else { return };
-        if next > self.head {
+        if next > self.next {
             count(&self.route.counters.refused, 1);
-            let head = self.head;
+            let head = self.next;
             return self.route.fail(&format!(
                 "host {host:016x} acknowledges message {next}, but only {head} were sent; not believed"
             ));
         }
-        peer.heard = Instant::now();
+        let heard = Instant::now();
+        let Some(peer) = self.peers.get_mut(&host) else {
+            // It knows the bridge before this one.
+            self.peers.insert(host, Peer { acked: next, heard });
+            return self.peers_changed();
+        };
+        peer.heard = heard;
         if next > peer.acked {
             peer.acked = next;
             self.let_go();
@@ -357,7 +352,9 @@ impl<'a> Outgoing<'a> {
         let (lease, before) = (self.net.lease, self.peers.len());
         self.peers.retain(|_, peer| peer.heard.elapsed() < lease);
         if self.peers.len() != before {
-            self.route.fail(&format!("a host has not answered for {lease:?}; it is not waited for until it is back"));
+            self.route.fail(&format!(
+                "a host has not answered for {lease:?}; it is not waited for until it is back"
+            ));
             self.peers_changed();
         }
     }
@@ -368,7 +365,8 @@ impl<'a> Outgoing<'a> {
     }
 
     fn beat_due(&self) -> Instant {
-        self.beat_at + if self.head == self.beat_head { BEAT } else { BEAT_AFTER }
+        self.beat_at
+            + if self.head == self.beat_head || self.beat_head == u64::MAX { BEAT } else { BEAT_AFTER }
     }
 
     fn beat_if_due(&mut self) {
@@ -376,7 +374,7 @@ impl<'a> Outgoing<'a> {
             return;
         }
         let (host, group, incarnation) = (self.net.id, self.stamp.group, u64::from(self.net.incarnation));
-        let beat = Packet::Beat { host, group, head: self.head, incarnation };
+        let beat = Packet::Beat { host, group, from: self.from, head: self.next, incarnation };
         let put = self.net.session.put(self.keys.beat(&self.net.host), beat.to_bytes());
         // Behind the messages that were sent, in their queue; without space, the next one tells.
         let _ = put.congestion_control(CongestionControl::Drop).allowed_destination(Locality::Remote).wait();
@@ -406,18 +404,21 @@ impl<'a> Outgoing<'a> {
     fn welcome(&mut self, query: &Query, host: u64, group: u64, next: u64) {
         let own = self.stamp.group;
         let begin = match group {
-            0 => self.head,
+            0 => self.next,
             of if of != own => self.entries.front().map_or(self.from, |entry| entry.from),
             _ if next <= self.next => next,
             _ => {
                 count(&self.route.counters.refused, 1);
-                let why = format!("host {host:016x} says that it has {next} messages, but there are {}; not believed", self.next);
+                let why = format!(
+                    "host {host:016x} says that it has {next} messages, but there are {}; not believed",
+                    self.next
+                );
                 self.route.fail(&why);
                 let _ = query.reply_err(why).wait();
                 return;
             }
         };
-        let welcome = Packet::Welcome { host: self.net.id, group: own, begin, head: self.head };
+        let welcome = Packet::Welcome { host: self.net.id, group: own, begin, head: self.next };
         let _ = query.reply(self.keys.link(&self.net.host), welcome.to_bytes()).wait();
         self.peers.insert(host, Peer { acked: begin, heard: Instant::now() });
         self.peers_changed();
@@ -426,16 +427,16 @@ impl<'a> Outgoing<'a> {
     /// Sends what lies from one index up to before another, as far as it is still there, and says of the rest that it is lost.
     fn send_again(&mut self, query: &Query, from: u64, to: u64) {
         let key = self.keys.link(&self.net.host);
-        let (mut at, to, mut bytes) = (from, to.min(self.head), 0);
+        let (mut at, to, mut bytes) = (from, to.min(self.next), 0);
         let mut stamp = Stamp { is_awaited: false, ..self.stamp.clone() };
         let route = &self.route;
-        let mut reply = |stamp: &Stamp, payload: Vec<u8>| {
+        let reply = |stamp: &Stamp, payload: Vec<u8>| {
             count(&route.counters.resent, u64::from(stamp.kind == Kind::Message));
             let _ = query.reply(&key, payload).attachment(stamp.to_bytes()).wait();
         };
         // Where messages begin that are not there any more, and how many they are.
         let mut lost: Option<(u64, u64)> = None;
-        let mut lose = |lost: &mut Option<(u64, u64)>, begin, messages| {
+        let lose = |lost: &mut Option<(u64, u64)>, begin, messages| {
             let (begin, before) = lost.unwrap_or((begin, 0));
             *lost = Some((begin, before + messages));
         };
@@ -454,7 +455,8 @@ impl<'a> Outgoing<'a> {
                 _ => None,
             };
             let payload = again.map(|message| {
-                (stamp.publisher, stamp.sequence, stamp.topic) = (message.publisher, message.sequence, message.topic);
+                (stamp.publisher, stamp.sequence, stamp.topic) =
+                    (message.publisher, message.sequence, message.topic);
                 message.bytes.to_vec()
             });
             match (entry.kind, &payload) {
@@ -465,20 +467,26 @@ impl<'a> Outgoing<'a> {
                         (stamp.kind, stamp.from, stamp.index) = (Kind::Lost, begin, at - 1);
                         reply(&stamp, messages.to_le_bytes().into());
                     }
-                    (stamp.kind, stamp.from, stamp.index, stamp.position) = (entry.kind, at, entry.index, entry.position);
+                    (stamp.kind, stamp.from, stamp.index, stamp.position) =
+                        (entry.kind, at, entry.index, entry.position);
                     bytes += payload.as_ref().map_or(0, Vec::len) + 64;
                     reply(&stamp, payload.unwrap_or_default());
                 }
             }
             at = entry.index + 1;
         }
-        if at < to && bytes <= ANSWER_BYTES_MAX {
-            lose(&mut lost, at, to - at);
-            at = to;
+        let is_whole = bytes <= ANSWER_BYTES_MAX;
+        if is_whole && at < to.min(self.from) {
+            lose(&mut lost, at, to.min(self.from) - at);
+            at = to.min(self.from);
         }
         if let Some((begin, messages)) = lost {
             (stamp.kind, stamp.from, stamp.index) = (Kind::Lost, begin, at - 1);
             reply(&stamp, messages.to_le_bytes().into());
+        }
+        if is_whole && at < to {
+            (stamp.kind, stamp.from, stamp.index) = (Kind::Nothing, at, to - 1);
+            reply(&stamp, Vec::new());
         }
     }
 
@@ -499,7 +507,7 @@ impl<'a> Outgoing<'a> {
     fn sleep(&mut self) -> Result<()> {
         let mut timeout = self.beat_due().saturating_duration_since(Instant::now());
         if self.is_window_full() {
-            poll(&[self.bell.as_fd()], Some(timeout))?;
+            poll(&[self.events.as_fd()], Some(timeout))?;
             return Ok(());
         }
         match self.subscriber.arm() {
@@ -508,15 +516,21 @@ impl<'a> Outgoing<'a> {
             // Nobody is left to ring its doorbell, and publishers may go on.
             Err(Error::ServerGone) => {
                 timeout = timeout.min(Duration::from_millis(5));
-                poll(&[self.bell.as_fd()], Some(timeout))?;
+                poll(&[self.events.as_fd()], Some(timeout))?;
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
         }
-        let ready = poll(&[self.subscriber.as_fd(), self.bell.as_fd()], Some(timeout))?;
+        let ready = poll(&[self.subscriber.as_fd(), self.events.as_fd()], Some(timeout))?;
         if !ready[0] {
             self.subscriber.disarm();
         }
         Ok(())
+    }
+}
+
+impl Drop for Outgoing<'_> {
+    fn drop(&mut self) {
+        self.route.counters.peers.store(0, Ordering::Relaxed);
     }
 }

@@ -1,8 +1,8 @@
 //! The commands.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway_os::process::{block_signals, poll};
@@ -10,6 +10,7 @@ use serde_json::json;
 use zenoh::{Config, Wait};
 
 use crate::args::{BridgeArguments, RouterArguments, StatArguments};
+use crate::bus;
 use crate::failure::{Failure, Result};
 use crate::group::Carried;
 use crate::keys::part;
@@ -62,9 +63,19 @@ pub fn bridge(arguments: BridgeArguments) -> Result<()> {
     };
     place.config()?;
     let stop = Arc::new(AtomicBool::new(false));
+    let bus = arguments.bus.clone().map(|path| {
+        Arc::new(bus::Carried {
+            path,
+            exports,
+            imports,
+            call_timeout: arguments.call_timeout,
+            own: Mutex::default(),
+            calls: AtomicU64::new(0),
+        })
+    });
     let work = {
         let (stop, status) = (Arc::clone(&stop), Arc::clone(&status));
-        move || work(&place, carried, &status, &stop)
+        move || work(&place, carried, bus, &status, &stop)
     };
     let worker = std::thread::Builder::new().name("bridge".into()).spawn(work)?;
     while !poll(&[signals.as_fd()], Some(LOOK))?[0] {
@@ -78,20 +89,34 @@ pub fn bridge(arguments: BridgeArguments) -> Result<()> {
         std::thread::sleep(Duration::from_millis(5));
     }
     let _ = std::fs::remove_file(state.join(format!("{}.{}.stat", part(&status.realm), part(&status.host))));
-    if worker.is_finished() { worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) } else { Ok(()) }
+    if worker.is_finished() {
+        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    } else {
+        Ok(())
+    }
 }
 
 /// The groups that cross.
-fn carried(arguments: &BridgeArguments, exports: &Names, imports: &Names, state: &std::path::Path) -> Result<Vec<Carried>> {
+fn carried(
+    arguments: &BridgeArguments,
+    exports: &Names,
+    imports: &Names,
+    state: &std::path::Path,
+) -> Result<Vec<Carried>> {
     let mut carried = Vec::<Carried>::new();
     for place in &arguments.groups {
         let (is_out, is_in) = (exports.contain(&place.name), imports.contain(&place.name));
         if carried.iter().any(|other| other.place.name == place.name) {
-            return Err(Failure::Usage(format!("there are two groups with the name {}: serve one at another path", place.name)));
+            return Err(Failure::Usage(format!(
+                "there are two groups with the name {}: serve one at another path",
+                place.name
+            )));
         }
         if !is_out && !is_in {
             let name = &place.name;
-            log(&format!("the group {name} is in neither list and does not cross: --export {name}, --import {name}"));
+            log(&format!(
+                "the group {name} is in neither list and does not cross: --export {name}, --import {name}"
+            ));
             continue;
         }
         carried.push(Carried {
@@ -106,10 +131,16 @@ fn carried(arguments: &BridgeArguments, exports: &Names, imports: &Names, state:
     Ok(carried)
 }
 
-fn work(place: &Place, carried: Vec<Carried>, status: &Arc<Status>, stop: &Arc<AtomicBool>) -> Result<()> {
+fn work(
+    place: &Place,
+    carried: Vec<Carried>,
+    bus: Option<Arc<bus::Carried>>,
+    status: &Arc<Status>,
+    stop: &Arc<AtomicBool>,
+) -> Result<()> {
     let Some(net) = place.open(status, stop)? else { return Ok(()) };
     let _token = net.session.liveliness().declare_token(net.realm.host(&net.host)).wait()?;
-    let threads: Vec<_> = carried
+    let mut threads: Vec<_> = carried
         .into_iter()
         .map(|carried| {
             let (net, status, stop) = (Arc::clone(&net), Arc::clone(status), Arc::clone(stop));
@@ -118,6 +149,23 @@ fn work(place: &Place, carried: Vec<Carried>, status: &Arc<Status>, stop: &Arc<A
                 .spawn(move || carried.run(&net, &status, &stop))
         })
         .collect::<Result<_, _>>()?;
+    if let Some(bus) = bus {
+        let (exports, imports) = (Arc::clone(&bus), bus);
+        if !exports.exports.is_empty() {
+            let (net, status, stop) = (Arc::clone(&net), Arc::clone(status), Arc::clone(stop));
+            let run = move || bus::exports::run(&net, &exports, &status, &stop);
+            threads.push(std::thread::Builder::new().name("exports".into()).spawn(run)?);
+        }
+        if !imports.imports.is_empty() {
+            let (net, status, stop) = (Arc::clone(&net), Arc::clone(status), Arc::clone(stop));
+            let run = move || {
+                if let Err(failure) = bus::imports::run(&net, &imports, &status, &stop) {
+                    status.fail(&failure.to_string());
+                }
+            };
+            threads.push(std::thread::Builder::new().name("imports".into()).spawn(run)?);
+        }
+    }
     let (mut look_at, mut was_connected) = (Instant::now() + LOOK_FOR_REALMS, true);
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
@@ -128,7 +176,8 @@ fn work(place: &Place, carried: Vec<Carried>, status: &Arc<Status>, stop: &Arc<A
             match is_connected {
                 true => log("connected again"),
                 false if place.routers.is_empty() => log("no other bridge can be seen now"),
-                false => status.fail(&format!("the router at {} is gone; looking for it", place.routers.join(", "))),
+                false => status
+                    .fail(&format!("the router at {} is gone; looking for it", place.routers.join(", "))),
             }
         }
         if Instant::now() >= look_at {
@@ -151,7 +200,10 @@ pub fn stat(arguments: &StatArguments) -> Result<()> {
     let folder = arguments.state.clone().unwrap_or_else(folder);
     let answers: Vec<_> = sockets(&folder).iter().filter_map(|socket| ask(socket).ok()).collect();
     if answers.is_empty() {
-        return Err(Failure::of(format!("no bridge answers in {}; --state names the folder of one", folder.display())));
+        return Err(Failure::of(format!(
+            "no bridge answers in {}; --state names the folder of one",
+            folder.display()
+        )));
     }
     for answer in &answers {
         match arguments {
@@ -167,7 +219,9 @@ pub fn stat(arguments: &StatArguments) -> Result<()> {
 pub fn router(arguments: &RouterArguments) -> Result<()> {
     let signals = block_signals(&[SIGINT, SIGTERM])?;
     let mut config = match &arguments.config {
-        Some(path) => Config::from_file(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?,
+        Some(path) => {
+            Config::from_file(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?
+        }
         None => Config::default(),
     };
     let mut settings = vec![
@@ -178,7 +232,9 @@ pub fn router(arguments: &RouterArguments) -> Result<()> {
     ];
     settings.extend(arguments.tls.iter().flat_map(|folder| tls_settings(folder)));
     for (key, value) in settings {
-        config.insert_json5(&key, &value.to_string()).map_err(|error| Failure::Usage(format!("{key}: {error}")))?;
+        config
+            .insert_json5(&key, &value.to_string())
+            .map_err(|error| Failure::Usage(format!("{key}: {error}")))?;
     }
     let session = zenoh::open(config).wait()?;
     log(&format!("routes at {}", arguments.listen.join(", ")));

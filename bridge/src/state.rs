@@ -69,7 +69,8 @@ impl State {
         let path = folder.join(file);
         let failed = |error: std::io::Error| Failure::on(&path, error);
         make_folder(folder)?;
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).clone();
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).clone();
         let file = options.open(&path).map_err(failed)?;
         // A page that cannot be had later would be a signal instead of an error.
         fallocate(&file, FallocateFlags::empty(), 0, BYTES as u64).map_err(|error| failed(error.into()))?;

@@ -179,7 +179,12 @@ impl Status {
             let _ = std::fs::remove_file(path);
         }
         let listener = UnixListener::bind(path).map_err(|error| {
-            Failure::on(path, format!("{error}: is another bridge of this realm and host running? --stat sets another socket"))
+            Failure::on(
+                path,
+                format!(
+                    "{error}: is another bridge of this realm and host running? --stat sets another socket"
+                ),
+            )
         })?;
         let status = Arc::clone(self);
         let serve = move || {
@@ -231,8 +236,9 @@ pub fn to_table(status: &Value) -> String {
             errors += &format!("{name}: {error}\n");
         }
     }
-    let widths: Vec<usize> =
-        (0..rows[0].len()).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
     let connected = if status["connected"] == true { "connected" } else { "not connected" };
     let mut table = format!("{} in realm {}: {connected}\n", text(&status["host"]), text(&status["realm"]));
     for row in rows {
@@ -250,17 +256,21 @@ pub fn to_table(status: &Value) -> String {
 
 /// The text format of OpenMetrics.
 pub fn to_metrics(status: &Value) -> String {
-    let escape = |value: &Value| value.as_str().unwrap_or("").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let escape = |value: &Value| {
+        value.as_str().unwrap_or("").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    };
     let mut text = String::new();
     let is_connected = u8::from(status["connected"] == true);
     text += "# HELP causeway_bridge_connected Whether there is a connection to a router or another bridge.\n";
     text += "# TYPE causeway_bridge_connected gauge\n";
     text += &format!("causeway_bridge_connected{{realm=\"{}\"}} {is_connected}\n", escape(&status["realm"]));
     for (name, help, _) in Counters::default().each() {
-        let (kind, suffix) = if ["queue", "peers"].contains(&name) { ("gauge", "") } else { ("counter", "_total") };
+        let (kind, suffix) =
+            if ["queue", "peers"].contains(&name) { ("gauge", "") } else { ("counter", "_total") };
         text += &format!("# HELP causeway_bridge_{name} {help}.\n# TYPE causeway_bridge_{name} {kind}\n");
         for route in status["routes"].as_array().into_iter().flatten() {
-            let [of, called, direction, host] = ["kind", "name", "direction", "host"].map(|field| escape(&route[field]));
+            let [of, called, direction, host] =
+                ["kind", "name", "direction", "host"].map(|field| escape(&route[field]));
             text += &format!(
                 "causeway_bridge_{name}{suffix}{{kind=\"{of}\",name=\"{called}\",direction=\"{direction}\",host=\"{host}\"}} {}\n",
                 route[name]
@@ -312,11 +322,17 @@ mod tests {
         assert_eq!(json["routes"].as_array().unwrap().len(), 2);
         assert_eq!((&json["routes"][0]["sent"], &json["routes"][0]["lost"]), (&13.into(), &3.into()));
         let table = to_table(&json);
-        let row: Vec<_> = table.lines().find(|line| line.starts_with("group prices →")).unwrap().split_whitespace().collect();
+        let row: Vec<_> = table
+            .lines()
+            .find(|line| line.starts_with("group prices →"))
+            .unwrap()
+            .split_whitespace()
+            .collect();
         assert_eq!(row[3..6], ["13", "0", "3"], "{table}");
         assert!(table.contains("group prices ← b: it is \"broken\"\n"), "{table}");
         let metrics = to_metrics(&json);
-        let line = "causeway_bridge_sent_total{kind=\"group\",name=\"prices\",direction=\"out\",host=\"\"} 13\n";
+        let line =
+            "causeway_bridge_sent_total{kind=\"group\",name=\"prices\",direction=\"out\",host=\"\"} 13\n";
         assert!(metrics.contains(line) && metrics.ends_with("# EOF\n"), "{metrics}");
     }
 

@@ -21,10 +21,13 @@ pub enum Kind {
     Nothing = 2,
 }
 
-/// The number by which a host is known in attachments: FNV-1a of its name, never 0.
+/// The number by which a host is known in attachments: FNV-1a of its name, mixed so that all bits differ, never 0.
 pub fn host_id(name: &str) -> u64 {
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    // Short names differ in few of its bits, and a mark has the upper ones.
+    let mixed = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed ^ mixed >> 32).max(1)
 }
 
 /// The mark that a message of another host gets in the log of this one: who finds it there knows that it came over a bridge, and
@@ -95,7 +98,20 @@ impl Stamp {
         }
         let hops = (0..hops).map(|_| bytes.u64()).collect::<Option<_>>()?;
         let is_awaited = flags & 1 != 0;
-        Some(Stamp { kind, publisher, sequence, group, from, index, position, epoch, incarnation, topic, is_awaited, hops })
+        Some(Stamp {
+            kind,
+            publisher,
+            sequence,
+            group,
+            from,
+            index,
+            position,
+            epoch,
+            incarnation,
+            topic,
+            is_awaited,
+            hops,
+        })
     }
 
     /// The host where it was published.
@@ -135,7 +151,7 @@ pub enum Packet {
         group: u64,
         /// The index with which the receiver begins.
         begin: u64,
-        /// The index behind the last that was sent.
+        /// The index behind the last that was read.
         head: u64,
     },
     /// The receiver has everything below `next`, in the log of its group.
@@ -153,7 +169,9 @@ pub enum Packet {
         host: u64,
         /// Number of its group.
         group: u64,
-        /// The index behind the last that was sent.
+        /// Nothing from this index up to `head` crosses.
+        from: u64,
+        /// The index behind the last that was read.
         head: u64,
         /// Which of all processes that were the bridge of this host.
         incarnation: u64,
@@ -164,10 +182,12 @@ impl Packet {
     /// Its bytes.
     pub fn to_bytes(self) -> Vec<u8> {
         let (kind, words) = match self {
-            Packet::Hello { host, group, next } => (0, [host, group, next, 0]),
-            Packet::Welcome { host, group, begin, head } => (1, [host, group, begin, head]),
-            Packet::Ack { host, group, next } => (2, [host, group, next, 0]),
-            Packet::Beat { host, group, head, incarnation } => (3, [host, group, head, incarnation]),
+            Packet::Hello { host, group, next } => (0, [host, group, next, 0, 0]),
+            Packet::Welcome { host, group, begin, head } => (1, [host, group, begin, head, 0]),
+            Packet::Ack { host, group, next } => (2, [host, group, next, 0, 0]),
+            Packet::Beat { host, group, from, head, incarnation } => {
+                (3, [host, group, from, head, incarnation])
+            }
         };
         let mut bytes = vec![FORMAT, kind, 0, 0, 0, 0, 0, 0];
         bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
@@ -178,14 +198,52 @@ impl Packet {
     pub fn parse(bytes: &[u8]) -> Option<Packet> {
         let mut bytes = Bytes::of(bytes)?;
         let [kind, ..]: [u8; 7] = bytes.take()?;
-        let [host, group, third, fourth] = [bytes.u64()?, bytes.u64()?, bytes.u64()?, bytes.u64()?];
+        let [host, group, third] = [bytes.u64()?, bytes.u64()?, bytes.u64()?];
+        let [fourth, fifth] = [bytes.u64()?, bytes.u64()?];
         Some(match kind {
             0 => Packet::Hello { host, group, next: third },
             1 => Packet::Welcome { host, group, begin: third, head: fourth },
             2 => Packet::Ack { host, group, next: third },
-            3 => Packet::Beat { host, group, head: third, incarnation: fourth },
+            3 => Packet::Beat { host, group, from: third, head: fourth, incarnation: fifth },
             _ => return None,
         })
+    }
+}
+
+/// What stands beside a signal of the bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignalStamp {
+    /// The host of the name.
+    pub host: u64,
+    /// Which process numbers them.
+    pub incarnation: u32,
+    /// How many signals of the name this process had sent before.
+    pub number: u64,
+    /// The object.
+    pub path: String,
+}
+
+impl SignalStamp {
+    /// The attachment.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT, 4];
+        bytes.extend((self.path.len() as u16).to_le_bytes());
+        bytes.extend(self.incarnation.to_le_bytes());
+        bytes.extend(self.host.to_le_bytes());
+        bytes.extend(self.number.to_le_bytes());
+        bytes.extend(self.path.as_bytes());
+        bytes
+    }
+
+    /// What an attachment says, if it is one.
+    pub fn parse(bytes: &[u8]) -> Option<SignalStamp> {
+        let mut bytes = Bytes::of(bytes)?;
+        let [kind, low, high] = bytes.take()?;
+        let incarnation = bytes.u32()?;
+        let (host, number) = (bytes.u64()?, bytes.u64()?);
+        let path = bytes.0.get(..usize::from(u16::from_le_bytes([low, high])))?;
+        let path = std::str::from_utf8(path).ok()?.to_owned();
+        (kind == 4 && number < u64::MAX / 2).then_some(SignalStamp { host, incarnation, number, path })
     }
 }
 
@@ -274,13 +332,21 @@ mod tests {
             Packet::Hello { host, group, next: 3 },
             Packet::Welcome { host, group, begin: 3, head: 4 },
             Packet::Ack { host, group, next: 3 },
-            Packet::Beat { host, group, head: 3, incarnation: 4 },
+            Packet::Beat { host, group, from: 3, head: 4, incarnation: 5 },
         ] {
             let bytes = packet.to_bytes();
             assert_eq!(Packet::parse(&[&bytes[..], &[0; 9]].concat()), Some(packet));
             assert_eq!(Packet::parse(&bytes[..bytes.len() - 1]), None);
             assert_eq!(Packet::parse(&[&[2], &bytes[1..]].concat()), None, "another format");
         }
+    }
+
+    #[test]
+    fn the_attachment_of_a_signal_comes_back() {
+        let stamp = SignalStamp { host: 1, incarnation: 2, number: 3, path: "/a/b".into() };
+        let bytes = stamp.to_bytes();
+        assert_eq!(SignalStamp::parse(&[&bytes[..], b"more"].concat()), Some(stamp));
+        assert!((0..bytes.len()).all(|length| SignalStamp::parse(&bytes[..length]).is_none()));
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Scene {
     fn works(&self) {
         let mut subscriber = self.hosts[1].subscribe();
         let mut publisher = self.hosts[0].group.publisher().unwrap();
-        (0..100).for_each(|number| drop(publisher.publish(&tick(number, 30)).unwrap()));
+        (0..100).for_each(|number| _ = publisher.publish(&tick(number, 30)).unwrap());
         let seen = read_until(&mut subscriber, "messages do not come any more", |seen| {
             seen.get(&0).is_some_and(|seen| seen.next == 100)
         });
@@ -65,7 +65,9 @@ fn a_receiver_that_lies_about_what_it_has_is_not_believed() {
         let reply = replies.recv_timeout(Duration::from_secs(20)).unwrap().expect("an answer");
         reply.into_result().map(|sample| sample.payload().to_bytes().into_owned())
     };
-    let Some(Packet::Welcome { group, head, .. }) = Packet::parse(&ask(hello).unwrap()) else { panic!("no welcome") };
+    let Some(Packet::Welcome { group, head, .. }) = Packet::parse(&ask(hello).unwrap()) else {
+        panic!("no welcome")
+    };
     let refused = ask(Packet::Hello { host, group, next: head + 1_000_000 }).unwrap_err();
     assert!(refused.payload().try_to_string().unwrap().contains("not believed"));
     let ack = Packet::Ack { host, group, next: head + 1_000_000 };
@@ -84,7 +86,9 @@ fn nonsense_on_every_key_is_counted_and_stops_nothing() {
         for key in [keys.topic(0), keys.topic(1), keys.ack("a"), keys.beat("c"), keys.beat("a")] {
             session.put(key, bytes).attachment(bytes).wait().unwrap();
         }
-        for key in [keys.link("a"), format!("{}?from=7;to=2", keys.link("a")), format!("{}?from=x", keys.link("a"))] {
+        for key in
+            [keys.link("a"), format!("{}?from=7;to=2", keys.link("a")), format!("{}?from=x", keys.link("a"))]
+        {
             let replies = session.get(key).payload(bytes).wait().unwrap();
             while let Ok(Some(reply)) = replies.recv_timeout(Duration::from_secs(20)) {
                 assert!(reply.result().is_err(), "an answer to nonsense");
@@ -114,9 +118,15 @@ fn messages_that_went_in_a_circle_come_twice_or_have_impossible_numbers_are_drop
     let sample = heard.recv_timeout(Duration::from_secs(20)).unwrap().expect("a message");
     let stamp = Stamp::parse(&sample.attachment().unwrap().to_bytes()).unwrap();
     assert_eq!(stamp.hops, [host_id("a")]);
-    let put = |stamp: Stamp| session.put(keys.topic(0), tick(9, 8)).attachment(stamp.to_bytes()).wait().unwrap();
+    let put =
+        |stamp: Stamp| session.put(keys.topic(0), tick(9, 8)).attachment(stamp.to_bytes()).wait().unwrap();
     put(stamp.clone());
-    put(Stamp { hops: vec![host_id("a"), host_id("b")], index: stamp.index + 1, from: stamp.index + 1, ..stamp.clone() });
+    put(Stamp {
+        hops: vec![host_id("a"), host_id("b")],
+        index: stamp.index + 1,
+        from: stamp.index + 1,
+        ..stamp.clone()
+    });
     put(Stamp { hops: vec![host_id("nobody")], ..stamp.clone() });
     put(Stamp { from: stamp.index + 1_000_000, index: stamp.index + 1_000_001, ..stamp.clone() });
     put(Stamp { kind: Kind::Lost, from: 0, index: 0, ..stamp.clone() });
@@ -144,8 +154,15 @@ fn a_realm_that_does_not_match_is_named() {
     let router = Router::start();
     let (one, other) = (Host::new("a"), Host::new("b"));
     let _one = one.bridge(&router);
-    let other = other.bridge_with(&["--router", &router.endpoint(), "--import", GROUP, "--host", "b", "--realm", "elsewhere"]);
-    eventually("the other realm is not named", || said(&other.stat(), "of the realm test and none of elsewhere"));
+    let (path, state, endpoint) = (other.path(), other.state(), router.endpoint());
+    let arguments =
+        ["--realm", "elsewhere", "--host", "b", "--group", &path, "--import", GROUP, "--router", &endpoint];
+    let mut command = crate::support::program(&arguments);
+    command.arg("--state").arg(&state);
+    let other = Bridge::start(command, &state);
+    eventually("the other realm is not named", || {
+        said(&other.stat(), "of the realm test and none of elsewhere")
+    });
 }
 
 #[test]
@@ -153,12 +170,13 @@ fn without_a_router_the_bridge_says_so_and_begins_when_there_is_one() {
     let port = crate::support::free_port();
     let (one, other) = (Host::new("a"), Host::new("b"));
     let endpoint = format!("tcp/127.0.0.1:{port}");
-    let start = |host: &Host| host.bridge_with(&["--router", &endpoint, "--export", GROUP, "--import", GROUP]);
+    let start =
+        |host: &Host| host.bridge_with(&["--router", &endpoint, "--export", GROUP, "--import", GROUP]);
     let bridges = [start(&one), start(&other)];
     eventually("it does not say that there is no router", || said(&bridges[0].stat(), "no router at"));
     // Nothing local waits.
     let mut publisher = one.group.publisher().unwrap();
-    (0..10_000).for_each(|number| drop(publisher.publish(&tick(number, 100)).unwrap()));
+    (0..10_000).for_each(|number| _ = publisher.publish(&tick(number, 100)).unwrap());
     let _router = Router::start_at(port, &[]);
     bridges.iter().for_each(|bridge| bridge.linked(1));
 }

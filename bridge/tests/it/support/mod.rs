@@ -11,11 +11,13 @@ use std::time::Duration;
 use causeway::{
     Group, GroupOptions, Policy, Publisher, Received, RecvTimeoutError, SubscribeOptions, Subscriber,
 };
-pub use causeway_testkit::{Running, TempDir, eventually, eventually_some, skipped, temp_dir};
+pub use causeway_testkit::{Running, TempDir, eventually, temp_dir};
 use serde_json::Value;
 
 pub const REALM: &str = "test";
 pub const GROUP: &str = "prices";
+/// Where bridges say what was lost.
+pub const LOSSES: u32 = 99;
 
 /// The program.
 pub fn program(arguments: &[&str]) -> Command {
@@ -49,12 +51,12 @@ pub fn router_command(listen: &str, connect: &[String]) -> Command {
         Some(zenohd) => {
             let mut command = Command::new(zenohd);
             command.args(["--no-multicast-scouting", "--rest-http-port", "none", "-l", listen]);
-            connect.iter().for_each(|other| drop(command.args(["-e", other])));
+            connect.iter().for_each(|other| _ = command.args(["-e", other]));
             command
         }
         None => {
             let mut command = program(&["router", "--listen", listen]);
-            connect.iter().for_each(|other| drop(command.args(["--connect", other])));
+            connect.iter().for_each(|other| _ = command.args(["--connect", other]));
             command
         }
     };
@@ -121,6 +123,21 @@ impl Host {
         self.bridge_with(&["--router", &router.endpoint(), "--export", GROUP, "--import", GROUP])
     }
 
+    /// The same, which publishes what was lost.
+    pub fn telling_bridge(&self, router: &Router) -> Bridge {
+        let topic = LOSSES.to_string();
+        self.bridge_with(&[
+            "--router",
+            &router.endpoint(),
+            "--export",
+            GROUP,
+            "--import",
+            GROUP,
+            "--loss-topic",
+            &topic,
+        ])
+    }
+
     pub fn bridge_with(&self, arguments: &[&str]) -> Bridge {
         Bridge::start(self.command(arguments), &self.state())
     }
@@ -129,8 +146,9 @@ impl Host {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let state = self.state();
         let (path, state) = (self.path(), state.to_str().unwrap());
-        let mut command =
-            program(&["--realm", REALM, "--host", &self.name, "--group", &path, "--state", state, "--lease", "3s"]);
+        let mut command = program(&[
+            "--realm", REALM, "--host", &self.name, "--group", &path, "--state", state, "--lease", "3s",
+        ]);
         command.args(arguments).stderr(Stdio::inherit());
         command
     }
@@ -225,6 +243,8 @@ pub fn tick(number: u64, bytes: usize) -> Vec<u8> {
 pub struct Seen {
     pub next: u64,
     pub received: u64,
+    /// What a bridge has said is lost, in the topic for that.
+    pub lost: u64,
 }
 
 impl Seen {
@@ -238,14 +258,24 @@ impl Seen {
 }
 
 /// Reads what a subscriber has, by publisher and topic, until `is_all`.
-pub fn read_until(subscriber: &mut Subscriber, what: &str, mut is_all: impl FnMut(&BTreeMap<u32, Seen>) -> bool) -> BTreeMap<u32, Seen> {
+pub fn read_until(
+    subscriber: &mut Subscriber,
+    what: &str,
+    mut is_all: impl FnMut(&BTreeMap<u32, Seen>) -> bool,
+) -> BTreeMap<u32, Seen> {
     let mut seen = BTreeMap::<u32, Seen>::new();
     let mut last = Vec::new();
     eventually(what, || {
         loop {
             match subscriber.recv_timeout(Duration::from_millis(20)) {
                 Ok(Received::Message(message)) => {
-                    seen.entry(message.topic).or_default().take(message.bytes);
+                    let of = seen.entry(message.topic).or_default();
+                    if message.topic == LOSSES {
+                        let said: Value = serde_json::from_slice(message.bytes).unwrap();
+                        of.lost += said["lost"].as_u64().unwrap();
+                    } else {
+                        of.take(message.bytes);
+                    }
                     last = message.bytes.to_vec();
                 }
                 Ok(news) => panic!("{news:?}"),
