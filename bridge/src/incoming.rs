@@ -19,7 +19,7 @@ use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::pubsub::Subscriber;
 use zenoh::qos::CongestionControl;
-use zenoh::query::{ConsolidationMode, QueryTarget, Reply};
+use zenoh::query::{ConsolidationMode, QueryTarget, Reply, ReplyKeyExpr};
 use zenoh::sample::{Locality, Sample};
 
 use crate::failure::Result;
@@ -273,6 +273,9 @@ impl Shared {
         if !origin.is_linked || stamp.group != origin.group {
             return;
         }
+        if stamp.kind == Kind::End {
+            return self.take_end(&mut inner, stamp);
+        }
         if stamp.index < origin.next {
             return count(&route.counters.duplicates, 1);
         }
@@ -281,7 +284,7 @@ impl Shared {
                 Item::Message { topic, payload: payload.clone() }
             }
             Kind::Lost => Item::Lost(stamp.lost(&payload.to_bytes())),
-            Kind::Message | Kind::Nothing => Item::Nothing,
+            Kind::Message | Kind::Nothing | Kind::End => Item::Nothing,
         };
         let waiting = Waiting { index: stamp.index, item, is_awaited: stamp.is_awaited };
         if stamp.from > origin.next {
@@ -299,6 +302,26 @@ impl Shared {
         origin.next = stamp.index + 1;
         self.pass(&mut inner, host, waiting);
         self.take_early(&mut inner, host);
+    }
+
+    /// An answer has ended. What it has not brought is kept back on the way, and others do not wait for it.
+    fn take_end(&self, inner: &mut Inner, stamp: &Stamp) {
+        let host = stamp.origin();
+        let Some(origin) = inner.origins.get_mut(&host) else { return };
+        if !(stamp.from..=stamp.index).contains(&origin.next) {
+            return;
+        }
+        let kept_back = stamp.index + 1 - origin.next;
+        origin.next = stamp.index + 1;
+        if let Some(route) = &origin.route {
+            route.fail("messages do not come although they are sent again: a rule of Zenoh keeps them back; they are counted as lost");
+        }
+        self.pass(
+            inner,
+            host,
+            Waiting { index: stamp.index, item: Item::Lost(kept_back), is_awaited: false },
+        );
+        self.take_early(inner, host);
     }
 
     /// What came early and is due now.
@@ -641,7 +664,10 @@ impl Shared {
         }
         let over = Over(Some(over));
         let get = self.net.session.get(key).payload(packet.to_bytes()).timeout(ANSWER_TIME);
-        let get = get.target(QueryTarget::All).consolidation(ConsolidationMode::None);
+        let get = get
+            .target(QueryTarget::All)
+            .consolidation(ConsolidationMode::None)
+            .accept_replies(ReplyKeyExpr::Any);
         let asked = get.allowed_destination(Locality::Remote).callback(move |reply| {
             let _ = &over;
             take(reply);

@@ -426,13 +426,15 @@ impl<'a> Outgoing<'a> {
 
     /// Sends what lies from one index up to before another, as far as it is still there, and says of the rest that it is lost.
     fn send_again(&mut self, query: &Query, from: u64, to: u64) {
-        let key = self.keys.link(&self.net.host);
         let (mut at, to, mut bytes) = (from, to.min(self.next), 0);
         let mut stamp = Stamp { is_awaited: false, ..self.stamp.clone() };
-        let route = &self.route;
+        let (route, keys, link) = (&self.route, &self.keys, self.keys.link(&self.net.host));
         let reply = |stamp: &Stamp, payload: Vec<u8>| {
-            count(&route.counters.resent, u64::from(stamp.kind == Kind::Message));
-            let _ = query.reply(&key, payload).attachment(stamp.to_bytes()).wait();
+            // Under the key that it had before: what a rule keeps back there is kept back here.
+            let is_message = stamp.kind == Kind::Message;
+            let key = if is_message { keys.topic(stamp.topic) } else { link.clone() };
+            count(&route.counters.resent, u64::from(is_message));
+            let _ = query.reply(key, payload).attachment(stamp.to_bytes()).wait();
         };
         // Where messages begin that are not there any more, and how many they are.
         let mut lost: Option<(u64, u64)> = None;
@@ -486,6 +488,11 @@ impl<'a> Outgoing<'a> {
         }
         if is_whole && at < to {
             (stamp.kind, stamp.from, stamp.index) = (Kind::Nothing, at, to - 1);
+            reply(&stamp, Vec::new());
+            at = to;
+        }
+        if from < at {
+            (stamp.kind, stamp.from, stamp.index) = (Kind::End, from, at - 1);
             reply(&stamp, Vec::new());
         }
     }

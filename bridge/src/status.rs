@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_os::lock::lock;
 use serde_json::{Value, json};
@@ -71,14 +71,22 @@ pub struct Route {
     /// What is counted.
     pub counters: Counters,
     last_error: Mutex<Option<String>>,
+    said: Mutex<Option<Instant>>,
 }
 
+/// What goes wrong again and again is said so often.
+const SAY_AGAIN: Duration = Duration::from_secs(1);
+
 impl Route {
-    /// Notes what went wrong, and says it, unless it said the same last.
+    /// Notes what went wrong, and says it, unless it said the same last, or something a moment ago.
     pub fn fail(&self, why: &str) {
         let mut last = lock(&self.last_error);
         if last.as_deref() != Some(why) {
-            log(&format!("{} {}: {why}", self.kind, self.name));
+            let mut said = lock(&self.said);
+            if said.is_none_or(|at| at.elapsed() >= SAY_AGAIN) {
+                log(&format!("{} {}: {why}", self.kind, self.name));
+                *said = Some(Instant::now());
+            }
             *last = Some(why.to_owned());
         }
     }
@@ -135,6 +143,7 @@ impl Status {
             host: host.to_owned(),
             counters: Counters::default(),
             last_error: Mutex::default(),
+            said: Mutex::default(),
         });
         routes.push(Arc::clone(&route));
         route

@@ -19,6 +19,8 @@ pub enum Kind {
     Lost = 1,
     /// Nothing that crosses.
     Nothing = 2,
+    /// The end of an answer: whatever of this part has not come is kept back on the way, and does not come.
+    End = 3,
 }
 
 /// The number by which a host is known in attachments: FNV-1a of its name, mixed so that all bits differ, never 0.
@@ -86,7 +88,7 @@ impl Stamp {
     /// What an attachment says, if it is one.
     pub fn parse(bytes: &[u8]) -> Option<Stamp> {
         let mut bytes = Bytes::of(bytes)?;
-        let kinds = [Kind::Message, Kind::Lost, Kind::Nothing];
+        let kinds = [Kind::Message, Kind::Lost, Kind::Nothing, Kind::End];
         let [kind, publisher, hops] = bytes.take()?;
         let kind = *kinds.get(usize::from(kind))?;
         let sequence = bytes.u32()?;

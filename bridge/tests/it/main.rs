@@ -5,5 +5,7 @@
 
 mod groups;
 mod hostile;
+mod names;
 mod restarts;
 mod support;
+mod tls;
