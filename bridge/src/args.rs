@@ -43,6 +43,8 @@ pub enum Command {
     Demo(DemoArguments),
     /// Make certificates: an authority for the realm, and for each host a folder that --tls takes
     Tls(TlsArguments),
+    /// Print the manual page
+    Man,
     /// Route between bridges, where there is no zenohd: for tries and tests
     Router(RouterArguments),
 }

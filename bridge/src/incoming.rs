@@ -210,14 +210,20 @@ fn restore(
             let marks: &HashSet<u64> = marks.get_or_insert_with(|| marks_in(&mut reader));
             let is_there = marks.contains(&mark_of(passed.host, passed.intent - 1));
             // Where the log has been overwritten since, nobody knows: rather lost and counted than twice.
-            let is_unknown = !is_there && oldest > state.position();
-            if is_unknown {
-                count(&route.counters.lost, 1);
-                route.fail("the bridge was killed while it published a message, which may be lost; it is counted as lost");
+            if !is_there && oldest > state.position() {
+                let (index, item) = (passed.intent - 1, Item::Lost(passed.intent - passed.next));
+                inner.backlog.push_back((
+                    passed.host,
+                    passed.group,
+                    Waiting { index, item, is_awaited: false },
+                ));
+                state.pass(slot, passed.intent, None);
+            } else {
+                state.pass(slot, if is_there { passed.intent } else { passed.next }, None);
             }
-            state.pass(slot, if is_there || is_unknown { passed.intent } else { passed.next }, None);
         }
     }
+    inner.backlog_bytes = inner.backlog.iter().map(|(.., waiting)| waiting.bytes()).sum();
     for (slot, passed) in state.all() {
         let (slot, group, next) = (Some(slot), passed.group, passed.next);
         inner.origins.insert(passed.host, Origin { slot, group, next, done: next, ..Origin::default() });
@@ -391,15 +397,14 @@ impl Shared {
         let (topic, payload, mark) = match item {
             Item::Message { topic, payload } => (*topic, payload.to_bytes(), mark_of(host, index)),
             Item::Lost(messages) => {
-                if let Some(route) = route {
-                    count(&route.counters.lost, *messages);
-                    route.fail(&format!(
-                        "{messages} messages of host {} are lost, the last of them number {index}",
-                        route.host
-                    ));
-                }
-                let text = serde_json::json!({ "host": route.map(|route| &route.host), "lost": messages })
-                    .to_string();
+                let all = self.status.route("group", &self.place.name, Direction::In, "");
+                let of = route.unwrap_or(&all);
+                count(&of.counters.lost, *messages);
+                of.fail(&format!(
+                    "{messages} messages of host {} are lost, the last of them number {index}",
+                    of.host
+                ));
+                let text = serde_json::json!({ "host": of.host, "lost": messages }).to_string();
                 match self.loss_topic {
                     Some(topic) => (topic, text.into_bytes().into(), mark_of(host, index)),
                     None => return self.skip(state, next),

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Some(Command::Stat(arguments)) => run::stat(&arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
         Some(Command::Tls(arguments)) => tls::make(&arguments),
+        Some(Command::Man) => run::man(),
         Some(Command::Router(arguments)) => run::router(&arguments),
     };
     match done {

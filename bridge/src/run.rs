@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway_os::process::{block_signals, poll};
+use clap::CommandFactory;
 use serde_json::json;
 use zenoh::{Config, Wait};
 
-use crate::args::{BridgeArguments, RouterArguments, StatArguments};
+use crate::args::{Arguments, BridgeArguments, RouterArguments, StatArguments};
 use crate::bus;
 use crate::failure::{Failure, Result};
 use crate::group::Carried;
@@ -191,6 +192,12 @@ fn work(
         let _ = thread.join();
     }
     let _ = net.session.close().wait();
+    Ok(())
+}
+
+/// Prints the manual page.
+pub fn man() -> Result<()> {
+    clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout().lock())?;
     Ok(())
 }
 

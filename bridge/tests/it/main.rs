@@ -6,6 +6,8 @@
 mod groups;
 mod hostile;
 mod names;
+mod namespaces;
+mod python;
 mod restarts;
 mod support;
 mod tls;

@@ -30,14 +30,14 @@ fn serve(path: &Path) -> PipeWriter {
     stop
 }
 
-struct BusHost {
+pub struct BusHost {
     name: &'static str,
     folder: TempDir,
     _stop: Option<PipeWriter>,
 }
 
 impl BusHost {
-    fn new(name: &'static str) -> BusHost {
+    pub fn new(name: &'static str) -> BusHost {
         let folder = temp_dir("bridge");
         let stop = serve(&folder.path().join("bus"));
         BusHost { name, folder, _stop: Some(stop) }
@@ -47,11 +47,11 @@ impl BusHost {
         self.folder.path().join("bus")
     }
 
-    fn member(&self) -> Connection {
+    pub fn member(&self) -> Connection {
         Connection::open(self.bus()).unwrap()
     }
 
-    fn bridge(&self, router: &Router, arguments: &[&str]) -> Bridge {
+    pub fn bridge(&self, router: &Router, arguments: &[&str]) -> Bridge {
         let (bus, state) = (self.bus(), self.folder.path().join("state"));
         let mut command = program(&[
             "--realm",
