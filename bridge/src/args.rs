@@ -86,6 +86,10 @@ pub struct BridgeArguments {
     /// How long local publishers wait for what no other end has acknowledged, in all
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = time)]
     pub patience: Duration,
+    /// Send each message by itself: for programs of Zenoh that subscribe to busy groups. Otherwise small messages of one topic that are
+    /// there at once go in one, which only bridges take apart
+    #[arg(long)]
+    pub no_packs: bool,
     /// How long a call may take
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = time)]
     pub call_timeout: Duration,

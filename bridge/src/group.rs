@@ -32,6 +32,8 @@ pub struct Carried {
     pub imports: bool,
     /// How long publishers wait for what is not acknowledged.
     pub patience: Duration,
+    /// Whether small messages that are there at once go in one.
+    pub packs: bool,
     /// Where it is noted what was passed.
     pub folder: PathBuf,
     /// The topic with which losses are published, if they are.
@@ -69,7 +71,9 @@ impl Carried {
         self.check_kind(&group)?;
         // First: a publisher that joins begins another log, and what lies in the one before it can be read only by who was there.
         let outgoing = match self.exports {
-            true => Some(Outgoing::new(net, &group, &self.place, self.patience, Arc::clone(route))?),
+            true => {
+                Some(Outgoing::new(net, &group, &self.place, self.patience, self.packs, Arc::clone(route))?)
+            }
             false => None,
         };
         let incoming = match self.imports {

@@ -28,7 +28,7 @@ use crate::lists::GroupPlace;
 use crate::net::Net;
 use crate::state::State;
 use crate::status::{Direction, Route, Status, count, log};
-use crate::wire::{Kind, Packet, Stamp, mark_of};
+use crate::wire::{Kind, Packed, Packet, Stamp, mark_of};
 
 /// Bytes of messages that wait for their turn, for each host and in all that is to be published.
 const WAITING_BYTES_MAX: usize = 16 << 20;
@@ -282,32 +282,45 @@ impl Shared {
         if stamp.kind == Kind::End {
             return self.take_end(&mut inner, stamp);
         }
-        if stamp.index < origin.next {
-            return count(&route.counters.duplicates, 1);
-        }
+        let host = stamp.origin();
+        let is_wanted = self.place.topics.contain(topic);
         let item = match stamp.kind {
-            Kind::Message if self.place.topics.contain(topic) => {
-                Item::Message { topic, payload: payload.clone() }
+            Kind::Message if is_wanted => Item::Message { topic, payload: payload.clone() },
+            Kind::Pack if is_wanted => {
+                let bytes = payload.to_bytes();
+                for Packed { from, index, payload, .. } in Packed::all(&bytes, stamp.from) {
+                    let is_awaited = stamp.is_awaited && index == stamp.index;
+                    let item = Item::Message { topic, payload: ZBytes::from(payload.to_vec()) };
+                    self.accept(&mut inner, host, from, Waiting { index, item, is_awaited }, &route);
+                }
+                return;
             }
             Kind::Lost => Item::Lost(stamp.lost(&payload.to_bytes())),
-            Kind::Message | Kind::Nothing | Kind::End => Item::Nothing,
+            Kind::Message | Kind::Nothing | Kind::End | Kind::Pack => Item::Nothing,
         };
         let waiting = Waiting { index: stamp.index, item, is_awaited: stamp.is_awaited };
-        if stamp.from > origin.next {
+        self.accept(&mut inner, host, stamp.from, waiting, &route);
+    }
+
+    /// One part of the log of a host: passed on, kept until what lies before it has come, or dropped.
+    fn accept(&self, inner: &mut Inner, host: u64, from: u64, waiting: Waiting, route: &Route) {
+        let Some(origin) = inner.origins.get_mut(&host) else { return };
+        if waiting.index < origin.next {
+            return count(&route.counters.duplicates, 1);
+        }
+        if from > origin.next {
             if origin.early_bytes + waiting.bytes() <= WAITING_BYTES_MAX {
                 origin.early_bytes += waiting.bytes();
-                if let Some(before) = origin.early.insert(stamp.from, waiting) {
+                if let Some(before) = origin.early.insert(from, waiting) {
                     origin.early_bytes -= before.bytes();
                     count(&route.counters.duplicates, 1);
                 }
             }
-            self.ask_soon(&mut inner);
-            return;
+            return self.ask_soon(inner);
         }
-        let host = stamp.origin();
-        origin.next = stamp.index + 1;
-        self.pass(&mut inner, host, waiting);
-        self.take_early(&mut inner, host);
+        origin.next = waiting.index + 1;
+        self.pass(inner, host, waiting);
+        self.take_early(inner, host);
     }
 
     /// An answer has ended. What it has not brought is kept back on the way, and others do not wait for it.

@@ -27,10 +27,13 @@ use crate::keys::GroupKeys;
 use crate::lists::GroupPlace;
 use crate::net::Net;
 use crate::status::{Route, count};
-use crate::wire::{Kind, Packet, Stamp};
+use crate::wire::{Kind, PACKED_BYTES, Packed, Packet, Stamp};
 
 /// At most so many messages are read before the others are heard.
-const BATCH: usize = 64;
+const BATCH: usize = 512;
+/// A message with a longer payload is not packed with others, and a pack of more bytes is sent.
+const PACKED_PAYLOAD_MAX: usize = 2048;
+const PACK_BYTES_MAX: usize = 48 << 10;
 /// Records of messages that can be asked for again.
 const ENTRIES_MAX: usize = 1 << 18;
 /// The most bytes of log that are on their way.
@@ -93,7 +96,8 @@ pub struct Outgoing<'a> {
     lacking: (u64, u64),
     /// The next position at which an acknowledgement is asked for.
     ask_at: u64,
-    publishers: HashMap<u32, Publisher<'static>>,
+    publishers: Publishers,
+    pack: Pack,
     stamp: Stamp,
     events: Listener<Event>,
     begun: Instant,
@@ -103,6 +107,62 @@ pub struct Outgoing<'a> {
     demoted_until: Option<Instant>,
     _questions: Queryable<()>,
     _acks: zenoh::pubsub::Subscriber<()>,
+}
+
+/// One publisher of Zenoh for each topic.
+type Publishers = HashMap<u32, Publisher<'static>>;
+
+/// Small messages of one topic that go together, where there are several at once.
+struct Pack {
+    /// Whether there are packs at all.
+    packs: bool,
+    bytes: Vec<u8>,
+    /// Of the first one; then with the index of the last one.
+    stamp: Option<Stamp>,
+    count: u64,
+}
+
+impl Pack {
+    fn add(&mut self, packed: &Packed<'_>, stamp: &Stamp) {
+        match &mut self.stamp {
+            Some(first) => {
+                first.index = packed.index;
+                first.is_awaited |= stamp.is_awaited;
+            }
+            none => *none = Some(stamp.clone()),
+        }
+        packed.append_to(&mut self.bytes);
+        self.count += 1;
+    }
+
+    /// Sends it; one message alone as it is.
+    fn send(
+        &mut self,
+        net: &Net,
+        keys: &GroupKeys,
+        publishers: &mut Publishers,
+        route: &Route,
+    ) -> Result<()> {
+        let Some(mut stamp) = self.stamp.take() else { return Ok(()) };
+        let (mut bytes, messages) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.count));
+        if messages == 1 {
+            bytes.drain(..PACKED_BYTES);
+        } else {
+            stamp.kind = Kind::Pack;
+        }
+        let publisher = match publishers.get(&stamp.topic) {
+            Some(publisher) => publisher,
+            None => {
+                let publisher = net.session.declare_publisher(keys.topic(stamp.topic));
+                let publisher = publisher.congestion_control(CongestionControl::Block);
+                let publisher = publisher.allowed_destination(Locality::Remote).wait()?;
+                publishers.entry(stamp.topic).or_insert(publisher)
+            }
+        };
+        publisher.put(ZBytes::from(bytes)).attachment(stamp.to_bytes()).wait()?;
+        count(&route.counters.sent, messages);
+        Ok(())
+    }
 }
 
 /// Subscribes so that publishers wait for a limited time, or not at all where the group does not allow that.
@@ -121,6 +181,7 @@ impl<'a> Outgoing<'a> {
         group: &'a Group,
         place: &'a GroupPlace,
         patience: Duration,
+        packs: bool,
         route: Arc<Route>,
     ) -> Result<Outgoing<'a>> {
         let keys = net.realm.group(&place.name);
@@ -170,7 +231,8 @@ impl<'a> Outgoing<'a> {
             peers: HashMap::new(),
             lacking: (position, index),
             ask_at: 0,
-            publishers: HashMap::new(),
+            publishers: Publishers::new(),
+            pack: Pack { packs, bytes: Vec::new(), stamp: None, count: 0 },
             stamp,
             events,
             begun: Instant::now(),
@@ -195,6 +257,7 @@ impl<'a> Outgoing<'a> {
             while received < BATCH && !self.is_window_full() && self.receive(true)? {
                 received += 1;
             }
+            self.flush()?;
             self.promote_if_due()?;
             if self.peers.is_empty() {
                 self.let_go();
@@ -237,30 +300,39 @@ impl<'a> Outgoing<'a> {
         self.stamp.kind = Kind::Message;
         (self.stamp.publisher, self.stamp.sequence) = (message.publisher, message.sequence);
         (self.stamp.from, self.stamp.index, self.stamp.position) = (self.from, index, position);
-        let topic = message.topic;
-        self.stamp.topic = topic;
-        let payload = if sends { ZBytes::from(message.bytes.to_vec()) } else { ZBytes::new() };
-        self.push(Entry { kind: Kind::Message, from: self.from, index, position });
+        self.stamp.topic = message.topic;
         if sends {
-            self.stamp.epoch = u32::try_from(self.subscriber.epoch()).unwrap_or(u32::MAX);
+            let packed = Packed {
+                publisher: message.publisher,
+                sequence: message.sequence,
+                from: self.from,
+                index,
+                payload: message.bytes,
+            };
             self.stamp.is_awaited = position >= self.ask_at;
             if self.stamp.is_awaited {
                 self.ask_at = position + self.window_bytes / 4;
             }
-            let attachment = self.stamp.to_bytes();
-            let publisher = match self.publishers.get(&topic) {
-                Some(publisher) => publisher,
-                None => {
-                    let publisher = self.net.session.declare_publisher(self.keys.topic(topic));
-                    let publisher = publisher.congestion_control(CongestionControl::Block);
-                    let publisher = publisher.allowed_destination(Locality::Remote).wait()?;
-                    self.publishers.entry(topic).or_insert(publisher)
-                }
-            };
-            publisher.put(payload).attachment(attachment).wait()?;
-            count(&self.route.counters.sent, 1);
+            let is_small =
+                message.bytes.len() <= PACKED_PAYLOAD_MAX && index - self.from < u64::from(u32::MAX);
+            let continues = self.pack.bytes.len() < PACK_BYTES_MAX
+                && (self.pack.count > 1 || self.pack.bytes.len() <= PACKED_BYTES + PACKED_PAYLOAD_MAX)
+                && self.pack.stamp.as_ref().is_some_and(|first| first.topic == message.topic)
+                && self.pack.packs
+                && is_small;
+            if !continues {
+                // What was packed before goes first.
+                Pack::send(&mut self.pack, self.net, &self.keys, &mut self.publishers, &self.route)?;
+            }
+            self.pack.add(&packed, &self.stamp);
         }
+        self.push(Entry { kind: Kind::Message, from: self.from, index, position });
         Ok(true)
+    }
+
+    /// Sends what is packed.
+    fn flush(&mut self) -> Result<()> {
+        Pack::send(&mut self.pack, self.net, &self.keys, &mut self.publishers, &self.route)
     }
 
     fn push(&mut self, entry: Entry) {

@@ -125,6 +125,7 @@ fn carried(
             exports: is_out,
             imports: is_in,
             patience: arguments.patience,
+            packs: !arguments.no_packs,
             folder: state.to_owned(),
             loss_topic: arguments.loss_topic,
         });

@@ -21,6 +21,8 @@ pub enum Kind {
     Nothing = 2,
     /// The end of an answer: whatever of this part has not come is kept back on the way, and does not come.
     End = 3,
+    /// Several messages of one topic in one: see [`Packed`].
+    Pack = 4,
 }
 
 /// The number by which a host is known in attachments: FNV-1a of its name, mixed so that all bits differ, never 0.
@@ -88,7 +90,7 @@ impl Stamp {
     /// What an attachment says, if it is one.
     pub fn parse(bytes: &[u8]) -> Option<Stamp> {
         let mut bytes = Bytes::of(bytes)?;
-        let kinds = [Kind::Message, Kind::Lost, Kind::Nothing, Kind::End];
+        let kinds = [Kind::Message, Kind::Lost, Kind::Nothing, Kind::End, Kind::Pack];
         let [kind, publisher, hops] = bytes.take()?;
         let kind = *kinds.get(usize::from(kind))?;
         let sequence = bytes.u32()?;
@@ -130,6 +132,51 @@ impl Stamp {
     pub fn lost(&self, payload: &[u8]) -> u64 {
         let covered = self.index - self.from + 1;
         payload.try_into().map_or(covered, |count| u64::from_le_bytes(count).min(covered))
+    }
+}
+
+/// A message in a pack: its header, and its payload behind that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed<'a> {
+    /// As in [`Stamp`].
+    pub publisher: u8,
+    /// As in [`Stamp`].
+    pub sequence: u32,
+    /// As in [`Stamp`].
+    pub from: u64,
+    /// As in [`Stamp`].
+    pub index: u64,
+    /// The message.
+    pub payload: &'a [u8],
+}
+
+/// Bytes before each payload in a pack.
+pub const PACKED_BYTES: usize = 16;
+
+impl<'a> Packed<'a> {
+    /// Appends it to a pack.
+    pub fn append_to(&self, pack: &mut Vec<u8>) {
+        // A message that passes over more than that is not packed.
+        let skipped = u32::try_from(self.index - self.from).unwrap_or(u32::MAX);
+        for word in [self.payload.len() as u32, skipped, self.sequence, u32::from(self.publisher)] {
+            pack.extend(word.to_le_bytes());
+        }
+        pack.extend(self.payload);
+    }
+
+    /// The messages of a pack, which begins with this index. It ends where the bytes make no sense any more.
+    pub fn all(pack: &'a [u8], mut from: u64) -> impl Iterator<Item = Packed<'a>> {
+        let mut bytes = Bytes(pack);
+        std::iter::from_fn(move || {
+            let [length, skipped, sequence, publisher] =
+                [bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?];
+            let (payload, rest) = bytes.0.split_at_checked(length as usize)?;
+            bytes.0 = rest;
+            let index = from.checked_add(u64::from(skipped))?;
+            let packed = Packed { publisher: publisher as u8, sequence, from, index, payload };
+            from = index + 1;
+            Some(packed)
+        })
     }
 }
 
@@ -349,6 +396,20 @@ mod tests {
         let bytes = stamp.to_bytes();
         assert_eq!(SignalStamp::parse(&[&bytes[..], b"more"].concat()), Some(stamp));
         assert!((0..bytes.len()).all(|length| SignalStamp::parse(&bytes[..length]).is_none()));
+    }
+
+    #[test]
+    fn the_messages_of_a_pack_come_back_and_a_pack_that_is_cut_ends_there() {
+        let of = |from, index, payload| Packed { publisher: 3, sequence: 9, from, index, payload };
+        let all = [of(5, 5, &b"one"[..]), of(6, 9, b""), of(10, 10, b"three")];
+        let mut pack = Vec::new();
+        all.iter().for_each(|packed| packed.append_to(&mut pack));
+        assert_eq!(pack.len(), 3 * PACKED_BYTES + 8);
+        assert_eq!(Packed::all(&pack, 5).collect::<Vec<_>>(), all);
+        for length in 0..pack.len() {
+            let cut: Vec<_> = Packed::all(&pack[..length], 5).collect();
+            assert!(cut.len() < 3 && cut[..] == all[..cut.len()], "{length}");
+        }
     }
 
     #[test]
