@@ -83,6 +83,8 @@ pub enum Request {
         pool: u32,
         index: u32,
     },
+    /// The highest format that all have, whatever the creator has asked for.
+    Upgrade,
     /// That no other process has this role while this connection lasts.
     Claim {
         role: u64,
@@ -123,6 +125,7 @@ impl Request {
             Op::Allocate => Request::Allocate { bytes: number },
             Op::Forget => Request::Forget { index: first },
             Op::Payload => Request::Payload { pool: first, index: second },
+            Op::Upgrade => Request::Upgrade,
             Op::Claim => Request::Claim { role: number },
             _ => return None,
         })
@@ -160,6 +163,7 @@ impl From<Request> for Message {
             Request::Allocate { bytes } => Message::new(Op::Allocate, &halves(bytes)),
             Request::Forget { index } => Message::new(Op::Forget, &[index]),
             Request::Payload { pool, index } => Message::new(Op::Payload, &[pool, index]),
+            Request::Upgrade => Message::new(Op::Upgrade, &[]),
             Request::Claim { role } => Message::new(Op::Claim, &halves(role)),
         }
     }
@@ -195,6 +199,7 @@ mod tests {
             Request::Allocate { bytes: number },
             Request::Forget { index: 2 },
             Request::Payload { pool: 1, index: 2 },
+            Request::Upgrade,
             Request::Claim { role: number },
         ];
         for request in requests {
