@@ -6,7 +6,7 @@ use weighbridge_stats::{Evidence, median};
 
 use super::found::{CONDITIONS, DEFECT, Found, MECHANISM, is_same};
 use super::roles;
-use super::slices::{CLEAR, are_opposite, costs_ns};
+use super::slices::{CLEAR, apart_by, are_opposite, costs_ns};
 use super::{bytes, counts};
 use crate::derive::log_ratio_to_hub;
 use crate::{Case, CaseId, Comparison, Hub, PerOp, RoleCalls, Run, Summary};
@@ -139,18 +139,19 @@ impl Seen {
             let expected = format!("the median of those of its sets, {}", median(&ratios));
             return found.broken(LAW, id, said, expected, DEFECT);
         }
-        // By way of the hub and without it on the same side of 1, whatever states of the machine do to medians.
+        // By way of the hub and without it on the same side of 1.
         let own: Vec<f64> = of.runs.iter().filter_map(|run| run.hub_median_ns).collect();
         let values: Vec<f64> = of.runs.iter().map(|run| run.value).collect();
         if own.is_empty() || values.iter().any(|value| *value <= 0.0) {
             return;
         }
-        let value = median(&values);
-        let cost_ns = if of.case.unit.starts_with("ns/") { value } else { 1e9 / value };
-        let of_medians = (cost_ns / median(&own)).ln();
-        if are_opposite(to_hub.median.ln(), of_medians, CLEAR) {
+        let is_time = of.case.unit.starts_with("ns/");
+        let costs_ns: Vec<f64> =
+            values.iter().map(|value| if is_time { *value } else { 1e9 / value }).collect();
+        let apart = apart_by(&costs_ns, &own);
+        if are_opposite(to_hub.median.ln(), apart, CLEAR) {
             let said = format!("its ratio to the hub is {}", to_hub.median);
-            let expected = format!("the direction of the medians of both, {}", of_medians.exp());
+            let expected = format!("the direction in which the figures of both are apart, {}", apart.exp());
             return found.broken(LAW, id, said, expected, DEFECT);
         }
         // Of a hub whose session is over nothing is known any more.
