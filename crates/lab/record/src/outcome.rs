@@ -101,7 +101,7 @@ fn of_lines(lines: &[Line], case: &CaseId, is_void: bool) -> Outcome {
         let why = summary.and_then(|summary| summary.void.first()).map_or("a law is broken", String::as_str);
         return ended(Ending::Void, law, why);
     }
-    let last = skips.clone().last();
+    let last = skips.clone().next_back();
     match summary {
         Some(of) if of.stopped_by == StoppedBy::Interrupted => {
             let why = format!("the session was interrupted after {} runs of it", of.runs);
