@@ -21,7 +21,7 @@ pub struct Count {
     pub count: f64,
     pub unit: String,
     /// By function, or why not, where that was asked for.
-    functions: Option<Result<Functions, String>>,
+    functions: Option<Result<Box<Functions>, String>>,
 }
 
 /// What became of a commit.
@@ -104,9 +104,9 @@ impl Kernels<'_> {
     }
 }
 
-fn functions(lines: &[Line]) -> Option<Functions> {
+fn functions(lines: &[Line]) -> Option<Box<Functions>> {
     lines.iter().find_map(|line| match line {
-        Line::Functions(functions) => Some((**functions).clone()),
+        Line::Functions(functions) => Some(functions.clone()),
         _ => None,
     })
 }
