@@ -17,6 +17,7 @@
 //! | which of several is the best, which order is sure | [`contest`] |
 //! | what holds in a whole report | [`discovery`] |
 //! | when did a level change | [`history`] |
+//! | which commit changed a level, what to measure next | [`bisect`] |
 //! | where will a further session lie, do two agree | [`sessions`] |
 //! | how bad is the tail | [`tail`] |
 //! | was a rate held, what does it cost | [`load`] |
@@ -37,6 +38,7 @@
 mod binomial;
 mod normal;
 
+pub mod bisect;
 pub mod compare;
 pub mod contest;
 pub mod correlation;
