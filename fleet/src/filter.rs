@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Schema};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
@@ -22,13 +22,6 @@ pub struct Filter {
     pub columns: BTreeSet<String>,
 }
 
-/// The columns of `results` with those that names in the store have.
-pub fn columns() -> Arc<Schema> {
-    let mut fields: Vec<_> = schema::arrow().fields().iter().cloned().collect();
-    fields.extend([("campaign", DataType::Utf8), ("day", DataType::Date32)].map(|(name, of)| Arc::new(Field::new(name, of, true))));
-    Arc::new(Schema::new(fields))
-}
-
 impl Filter {
     /// Reads a condition.
     ///
@@ -36,15 +29,15 @@ impl Filter {
     /// Where it is none, or names a column that is not there.
     pub fn new(text: &str) -> Result<Filter, Failure> {
         let mistaken = |why: String| Failure::hopeless(format!("`{text}` is no condition on a row: {}", first_line(&why)));
-        let known = DFSchema::try_from(columns().as_ref().clone()).map_err(|error| mistaken(error.to_string()))?;
+        let known = DFSchema::try_from(schema::with_partitions().as_ref().clone()).map_err(|error| mistaken(error.to_string()))?;
         let condition = SessionContext::new().parse_sql_expr(text, &known).map_err(|error| mistaken(error.strip_backtrace()))?;
         let columns: BTreeSet<String> = condition.column_refs().into_iter().map(|column| column.name.clone()).collect();
-        if let Some(unknown) = columns.iter().find(|name| crate::filter::columns().field_with_name(name).is_err()) {
+        if let Some(unknown) = columns.iter().find(|name| schema::with_partitions().field_with_name(name).is_err()) {
             return Err(mistaken(format!("there is no column {unknown}")));
         }
         let filter = Filter { text: text.into(), condition, columns };
         // A mistake is told before anything is read.
-        filter.bound(&crate::filter::columns())?;
+        filter.bound(&schema::with_partitions())?;
         Ok(filter)
     }
 

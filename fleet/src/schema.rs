@@ -107,6 +107,12 @@ pub fn arrow() -> Arc<Schema> {
     Arc::new(Schema::new(COLUMNS.iter().map(field).collect::<Vec<_>>()))
 }
 
+/// The same with the columns that names in the store have: `campaign` and `day`.
+pub fn with_partitions() -> Arc<Schema> {
+    let of_names = [("campaign", DataType::Utf8), ("day", DataType::Date32)].map(|(name, of)| Arc::new(Field::new(name, of, true)));
+    Arc::new(Schema::new(arrow().fields().iter().cloned().chain(of_names).collect::<Vec<_>>()))
+}
+
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Value {
         value.map_or(Value::Null, Into::into)

@@ -203,9 +203,16 @@ fn effect_of(values: &[f64], levels: &[f64]) -> f64 {
 
 /// Judges the machines and cells of a class.
 pub fn class(lake: &Lake, table: &Table, options: &Options) -> Class {
-    let polished = polish(&table.costs);
+    let mut polished = polish(&table.costs);
     let margin = options.margin.ln_1p();
-    let effects: Vec<f64> = polished.rows.iter().copied().filter(|effect| effect.is_finite()).collect();
+    let mut effects: Vec<f64> = polished.rows.iter().copied().filter(|effect| effect.is_finite()).collect();
+    let mut bands = two_bands(&effects, margin);
+    // Of two bands the middle lies somewhere between: machines are off from the larger one.
+    if let Some(level) = bands.and_then(|bands| bands.into_iter().max_by(|a, b| a.share.total_cmp(&b.share))).map(|band| band.level) {
+        effects.iter_mut().chain(&mut polished.rows).for_each(|effect| *effect -= level);
+        polished.columns.iter_mut().for_each(|column| *column += level);
+        bands.iter_mut().flatten().for_each(|band| band.level -= level);
+    }
     let mut class = Class {
         hw_class: lake.classes.name(table.class).into(),
         cpu: lake.class_cpus.get(&table.class).cloned().unwrap_or_default(),
@@ -230,7 +237,6 @@ pub fn class(lake: &Lake, table: &Table, options: &Options) -> Class {
         .map(|boots| boots.iter().map(|boot| effect_of(&boot.costs, &polished.columns)).filter(|effect| effect.is_finite()).collect())
         .collect();
     let judged = outlying(&of_boots, margin, Q);
-    let bands = two_bands(&effects, margin);
     let in_band = |effect: f64| bands.is_some_and(|bands| bands.iter().any(|band: &Band| (effect - band.level).abs() <= 2.0 * band.deviation));
     let mut off: Vec<OffHost> = Vec::new();
     for (row, host) in judged.hosts.iter().enumerate().filter(|(_, host)| host.standing != Standing::Ordinary) {

@@ -9,10 +9,11 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use weighbridge_record::Ending;
 
-use super::{Row, Wanted, is_compacted, partition};
+use super::model::{Part, PartRow, Row};
+use super::read::{Wanted, is_compacted, partition};
 use crate::failure::Failure;
-use crate::filter::{self, Bound, Filter};
-use crate::schema::VERSION;
+use crate::filter::{Bound, Filter};
+use crate::schema::{self, VERSION};
 use crate::table::VERSION_KEY;
 
 /// What every report needs of each row.
@@ -32,37 +33,6 @@ const SETTINGS: [&str; 14] = [
 /// Half an interquartile range of a normal distribution, in standard deviations.
 const HALF_IQR: f64 = 0.674_489_750_196_081_7;
 
-/// A session as an object has it.
-#[derive(Clone, Debug, Default)]
-#[allow(missing_docs, reason = "the columns of the same names")]
-pub struct Part {
-    pub record: String,
-    pub machine: String,
-    pub named_by: String,
-    pub class: String,
-    pub cpu: String,
-    pub boot: String,
-    pub kernel: String,
-    pub started_us: i64,
-    pub ended_us: Option<i64>,
-    pub complete: bool,
-    pub plan: Option<(String, i64, i64)>,
-    pub attempt: i64,
-    pub facts: BTreeMap<String, String>,
-    pub rows: Vec<PartRow>,
-}
-
-/// A row of it.
-#[derive(Clone, Debug)]
-pub struct PartRow {
-    /// The case.
-    pub case: String,
-    /// Why it has no figure; may be empty.
-    pub why: String,
-    /// The others; the numbers of case and reason are not set.
-    pub figures: Row,
-}
-
 /// What is read of each object.
 pub struct Plan {
     schema: Arc<Schema>,
@@ -75,7 +45,7 @@ impl Plan {
         let filters: Vec<&Filter> = wanted.only.iter().chain(&wanted.sides).collect();
         let asked: BTreeSet<&str> = filters.iter().flat_map(|filter| filter.columns.iter().map(String::as_str)).collect();
         let is_read = |name: &str| OF_ROWS.contains(&name) || asked.contains(name);
-        let fields: Vec<_> = filter::columns().fields().iter().filter(|field| is_read(field.name())).cloned().collect();
+        let fields: Vec<_> = schema::with_partitions().fields().iter().filter(|field| is_read(field.name())).cloned().collect();
         let schema = Arc::new(Schema::new(fields));
         let bound = |filter: &Filter| filter.bound(&schema);
         let only = wanted.only.as_ref().map(bound).transpose()?;
@@ -88,7 +58,7 @@ impl Plan {
         let bytes = bytes::Bytes::from(bytes);
         let metadata = metadata(&bytes)?;
         let rows = batches(&bytes, &metadata, &self.schema, name, None)?;
-        let settings: Vec<_> = filter::columns()
+        let settings: Vec<_> = schema::with_partitions()
             .fields()
             .iter()
             .filter(|field| ["record_id"].iter().chain(&MAPS).chain(&SETTINGS).any(|name| name == field.name()))
@@ -140,7 +110,7 @@ impl Plan {
 pub fn check(name: &str, bytes: Vec<u8>) -> Result<(), String> {
     let bytes = bytes::Bytes::from(bytes);
     let metadata = metadata(&bytes)?;
-    batches(&bytes, &metadata, &filter::columns(), name, None).map(drop)
+    batches(&bytes, &metadata, &schema::with_partitions(), name, None).map(drop)
 }
 
 fn metadata(bytes: &bytes::Bytes) -> Result<ArrowReaderMetadata, String> {

@@ -36,7 +36,7 @@ pub struct Found {
     pub is_sure: bool,
 }
 
-/// What stands out, largest first, `most` candidates at most beside those that are sure.
+/// What stands out, largest first. The first boot chooses at most `most` cells that another boot decides, and as many that have none.
 ///
 /// # Panics
 /// If the margin is negative.
@@ -70,7 +70,9 @@ pub fn standing_out(cells: &[Cell], cases: usize, margin: f64, q: f64, most: usi
         .filter_map(|(index, cell)| Some((index, score(cell, (cell.boots[0].abs() - margin).max(0.0))?)))
         .collect();
     chosen.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let (again, once): (Vec<_>, Vec<_>) = chosen.iter().partition(|(index, _)| cells[*index].boots.len() >= 2);
+    let (mut again, once): (Vec<_>, Vec<_>) = chosen.iter().partition(|(index, _)| cells[*index].boots.len() >= 2);
+    // Chosen by the first boot alone, so that fewer are tested by the other one, of which the tail is known only so far out.
+    again.truncate(most);
     let p_of_later = |&(index, _): &(usize, f64)| {
         let cell = &cells[index];
         let (first, later) = (cell.boots[0], mean(&cell.boots[1..]));
