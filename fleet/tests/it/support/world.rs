@@ -113,7 +113,7 @@ impl World {
     }
 
     /// Settings: `noise` that do nothing, and where `effect` is given one on a tenth of the machines that costs so much, with a copy that
-    /// is the same everywhere and one that differs on one machine in fifty of them.
+    /// is the same everywhere and one that differs on one in twelve of those.
     pub fn with_facts(mut self, noise: usize, effect: Option<f64>) -> World {
         let mut random = Random::new(self.seed ^ 0xFAC7);
         let on = |is_on: bool| if is_on { "1" } else { "0" }.to_owned();
@@ -124,7 +124,7 @@ impl World {
             }
             facts.insert("sysctl:same.everywhere".into(), "7".into());
             let guilty = random.below(10) == 0;
-            let differs = random.below(50) == 0;
+            let differs = random.below(12) == 0;
             if let Some(effect) = effect {
                 facts.insert("sysctl:guilty".into(), on(guilty));
                 facts.insert("power:copy".into(), if guilty { "performance" } else { "powersave" }.into());

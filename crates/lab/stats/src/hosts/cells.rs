@@ -30,7 +30,7 @@ pub struct Found {
     pub cell: usize,
     /// Of all its boots.
     pub effect: f64,
-    /// Over the scatter between boots of its case.
+    /// How far its first boot is beyond the margin, over the scatter of the case.
     pub score: f64,
     /// Did another boot confirm it?
     pub is_sure: bool,
@@ -63,12 +63,15 @@ pub fn standing_out(cells: &[Cell], cases: usize, margin: f64, q: f64, most: usi
     let score = |cell: &Cell, of: f64| {
         deviations[cell.case].filter(|deviation| *deviation > 0.0).map(|deviation| of / deviation)
     };
-    let mut chosen: Vec<(usize, f64)> = cells
-        .iter()
-        .enumerate()
-        .filter(|(_, cell)| cell.boots.first().is_some_and(|first| first.abs() > margin))
-        .filter_map(|(index, cell)| Some((index, score(cell, (cell.boots[0].abs() - margin).max(0.0))?)))
-        .collect();
+    // To choose, the scatter of a case over machines will do: it needs no second boot.
+    let mut firsts = vec![Vec::new(); cases];
+    cells.iter().for_each(|cell| firsts[cell.case].extend(cell.boots.first()));
+    let spread: Vec<f64> = firsts.iter().map(|of| if of.is_empty() { 0.0 } else { robust_variance(of).sqrt() }).collect();
+    let stands_out = |(index, cell): (usize, &Cell)| {
+        let beyond = cell.boots.first()?.abs() - margin;
+        (beyond > 0.0 && spread[cell.case] > 0.0).then(|| (index, beyond / spread[cell.case]))
+    };
+    let mut chosen: Vec<(usize, f64)> = cells.iter().enumerate().filter_map(stands_out).collect();
     chosen.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let (mut again, once): (Vec<_>, Vec<_>) = chosen.iter().partition(|(index, _)| cells[*index].boots.len() >= 2);
     // Chosen by the first boot alone, so that fewer are tested by the other one, of which the tail is known only so far out.
