@@ -2,7 +2,9 @@
 
 mod claims;
 mod document;
+mod duckdb;
 mod lakes;
 mod push;
 mod questions;
+mod servers;
 mod support;
