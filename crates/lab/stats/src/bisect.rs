@@ -12,13 +12,22 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The posterior that names a commit.
 const SURE: f64 = 0.95;
 /// What is believed beforehand: no step, one, two.
-const PRIOR: [f64; 3] = [0.02, 0.93, 0.05];
+const PRIOR: [f64; 3] = [0.05, 0.90, 0.05];
 /// The variance of a level about the mean of all, in units of that of the noise: steps of a few standard deviations.
 const LEVEL_VARIANCE: f64 = 8.0;
 /// So many measurements is what somebody who says how large the noise is has seen.
 const TOLD_WEIGHT: f64 = 30.0;
 /// Without that: a guess that counts for one measurement.
 const GUESSED_NOISE: f64 = 0.01;
+/// Ends that differ by less than this many standard deviations are alike: to find such a step would take more than a thousand measurements.
+const ALIKE: f64 = 1.0 / 3.0;
+/// Of a standard normal number, 95 % on both sides.
+const Z95: f64 = 1.96;
+/// A level is known well enough at a quarter of the step; at most this share of all measurements is spent on each.
+const LEVEL_PRECISION: f64 = 4.0;
+const LEVEL_SHARE: f64 = 0.25;
+/// So often the level between two steps is measured before the better half decides.
+const MOST_BETWEEN: usize = 10;
 /// Fewest measurements of each end where the noise is known, and where it is not.
 const FEWEST_AT_ENDS: [usize; 2] = [1, 3];
 
@@ -124,8 +133,10 @@ impl Bisection {
 
     /// Levels of both sides of the most probable step, as costs; nothing before both ends were measured.
     pub fn levels(&self) -> Option<[f64; 2]> {
-        let data = Data::of(self)?;
-        let posterior = data.of_positions(self.last);
+        self.levels_by(&Data::of(self)?.of_positions(self.last))
+    }
+
+    fn levels_by(&self, posterior: &[f64]) -> Option<[f64; 2]> {
         let best = (1..=self.last).max_by(|a, b| posterior[*a].total_cmp(&posterior[*b]))?;
         let mean = |is_bad: bool| {
             let of = self.measured.iter().filter(|(position, _)| (**position >= best) == is_bad);
@@ -149,31 +160,69 @@ impl Bisection {
         if no_step > SURE {
             return Next::NoStep { probability: no_step };
         }
+        if no_step >= 0.5 {
+            return match self.ends_are_alike(&data) {
+                true => Next::NoStep { probability: no_step },
+                false => Next::Measure(rarer_end),
+            };
+        }
         let posterior = data.of_positions(self.last);
+        if let Some(end) = self.unsure_end(&data, &posterior) {
+            return Next::Measure(end);
+        }
         let blocks = self.blocks(&posterior);
         let best = blocks.iter().max_by(|a, b| a.mass.total_cmp(&b.mass)).expect("there is a commit");
-        let is_left = best.mass < SURE;
-        if is_left && no_step < 0.5 {
+        if best.mass < SURE {
             return Next::Measure(self.halving(&blocks));
         }
-        if no_step >= 0.5 || best.mass * (1.0 - no_step) < SURE {
+        let probability = best.mass * (1.0 - no_step);
+        if probability < SURE {
             return Next::Measure(rarer_end);
         }
         let (two, positions) = data.two(self.last);
-        let probability = share(two, &[none, one, two]);
-        if probability > SURE {
-            return Next::TwoSteps { positions, probability };
+        let of_two = share(two, &[none, one, two]);
+        if of_two > 0.5 {
+            // What tells is the level between both, as often as that may take.
+            let middle = self.nearest_testable(usize::midpoint(positions[0], positions[1]));
+            return match of_two > SURE || at(middle) >= MOST_BETWEEN {
+                true => Next::TwoSteps { positions, probability: of_two },
+                false => Next::Measure(middle),
+            };
         }
-        if probability > 0.5 {
-            // Not yet decided: what tells is the level between both.
-            let middle = usize::midpoint(positions[0], positions[1]);
-            return Next::Measure(self.nearest_testable(middle));
-        }
-        let probability = best.mass * (1.0 - no_step);
         match best.positions[..] {
             [position] => Next::Found { position, probability },
             _ => Next::OneOf { positions: best.positions.clone(), probability },
         }
+    }
+
+    /// Do the ends differ by less than what can be searched for with a few hundred measurements, as far as it is known?
+    fn ends_are_alike(&self, data: &Data) -> bool {
+        let [good, bad] = [0, self.last].map(|end| self.measured[&end]);
+        let error = data.noise() * (1.0 / good.count + 1.0 / bad.count).sqrt();
+        (bad.sum / bad.count - good.sum / good.count).abs() + Z95 * error < ALIKE * data.noise()
+    }
+
+    /// An end whose level is known too badly to tell by a single measurement on which side of the step a commit is. Measurements of commits that
+    /// are surely on that side count for it.
+    fn unsure_end(&self, data: &Data, posterior: &[f64]) -> Option<usize> {
+        let levels = self.levels_by(posterior)?;
+        let steps = (levels[1] / levels[0]).ln().abs() / data.noise();
+        let enough = (LEVEL_PRECISION / steps).powi(2);
+        let (mut is_bad, mut before) = (0.0, 0);
+        let mut sure = [0.0; 2];
+        for (position, of) in &self.measured {
+            is_bad += posterior[before..=*position].iter().sum::<f64>();
+            before = position + 1;
+            if is_bad <= 1.0 - SURE {
+                sure[0] += of.count;
+            } else if is_bad >= SURE {
+                sure[1] += of.count;
+            }
+        }
+        let share = self.measurements() as f64 * LEVEL_SHARE;
+        let lacks = |side: usize| sure[side] < enough.min(share);
+        let worse = usize::from(sure[1] < sure[0]);
+        lacks(worse).then_some([0, self.last][worse])
     }
 
     fn nearest_testable(&self, position: usize) -> usize {
@@ -288,6 +337,18 @@ impl Data {
         log -= 0.5 * precision.ln();
         let count = self.before[self.positions.len()].count;
         log - ((count - 1.0) / 2.0 + self.shape) * (self.scale + squares / 2.0).ln()
+    }
+
+    /// The standard deviation of one measurement, where every position that was measured has a level of its own.
+    fn noise(&self) -> f64 {
+        let positions = self.positions.len();
+        let mut squares = 0.0;
+        for pair in self.before.windows(2) {
+            let of = pair[1].minus(pair[0]);
+            squares += (of.squares - of.sum * of.sum / of.count).max(0.0);
+        }
+        let freedom = self.before[positions].count - positions as f64;
+        ((self.scale * 2.0 + squares) / (self.shape * 2.0 + freedom)).sqrt()
     }
 
     /// No step, with what is believed of that.

@@ -22,7 +22,7 @@ const DIGITS: usize = 16;
 
 /// The files of the system below a root, which is another one in tests.
 #[derive(Clone, Debug)]
-struct Files {
+pub struct Files {
     root: PathBuf,
 }
 

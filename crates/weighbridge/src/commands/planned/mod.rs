@@ -13,7 +13,6 @@ use weighbridge_harness::catalogue::{self, Refusal};
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::crossover::Listener;
 use weighbridge_harness::host::Host;
-use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::machine;
 use weighbridge_harness::session::{Ended, Session, Settings, Sink, expected_run};
 use weighbridge_record::plan::{Plan, PlanSettings};
