@@ -7,4 +7,6 @@ mod lakes;
 mod push;
 mod questions;
 mod servers;
+mod slurm;
+mod starters;
 mod support;
