@@ -37,7 +37,9 @@ pub struct Compacted {
 /// Where a store is away or refuses, or both are the same.
 pub async fn compact(from: &Store, to: &Store, before: &str) -> Result<Compacted, Failure> {
     if from.url() == to.url() {
-        return Err(Failure::hopeless("--to has to be another store: engines that read both kinds of files there would count rows twice"));
+        return Err(Failure::hopeless(
+            "--to has to be another store: engines that read both kinds of files there would count rows twice",
+        ));
     }
     let mut parts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, _) in objects(from).await? {
@@ -51,7 +53,11 @@ pub async fn compact(from: &Store, to: &Store, before: &str) -> Result<Compacted
     }
     let mut done = Compacted::default();
     for (target, names) in parts {
-        let read = futures::stream::iter(&names).map(|name| batches(from, name)).buffered(AT_ONCE).collect::<Vec<_>>().await;
+        let read = futures::stream::iter(&names)
+            .map(|name| batches(from, name))
+            .buffered(AT_ONCE)
+            .collect::<Vec<_>>()
+            .await;
         let mut all = Vec::new();
         for (name, of) in names.iter().zip(read) {
             match of {
@@ -60,7 +66,9 @@ pub async fn compact(from: &Store, to: &Store, before: &str) -> Result<Compacted
                     all.extend(batches);
                 }
                 Err(failure) if failure.exit == Exit::Again => return Err(failure),
-                Err(failure) => done.problems.push(Failure::hopeless(format!("{name}: {failure}; it is left out"))),
+                Err(failure) => {
+                    done.problems.push(Failure::hopeless(format!("{name}: {failure}; it is left out")))
+                }
             }
         }
         if all.is_empty() {
@@ -79,14 +87,16 @@ pub async fn compact(from: &Store, to: &Store, before: &str) -> Result<Compacted
 async fn batches(store: &Store, name: &str) -> Result<Vec<RecordBatch>, Failure> {
     let bytes = store.get(name).await?;
     lake::check(name, bytes.clone()).map_err(Failure::hopeless)?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).and_then(|builder| builder.build());
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))
+        .and_then(|builder| builder.build());
     let reader = reader.map_err(|error| Failure::hopeless(error.to_string()))?;
     reader.collect::<Result<Vec<_>, _>>().map_err(|error| Failure::hopeless(error.to_string()))
 }
 
 /// By case, then by machine: a question of one case reads one stretch of a file.
 fn sorted(batches: &[RecordBatch]) -> Result<RecordBatch, arrow::error::ArrowError> {
-    let schemas = batches.iter().map(|batch| batch.schema().as_ref().clone().with_metadata(Default::default()));
+    let schemas =
+        batches.iter().map(|batch| batch.schema().as_ref().clone().with_metadata(Default::default()));
     let schema = std::sync::Arc::new(arrow::datatypes::Schema::try_merge(schemas)?);
     let whole = |batch: &RecordBatch| {
         let column = |field: &std::sync::Arc<arrow::datatypes::Field>| {
@@ -97,8 +107,11 @@ fn sorted(batches: &[RecordBatch]) -> Result<RecordBatch, arrow::error::ArrowErr
     };
     let all = batches.iter().map(whole).collect::<Result<Vec<_>, _>>()?;
     let all = concat_batches(&schema, &all)?;
-    let columns = ["case_id", "machine", "started", "record_id"].into_iter().filter_map(|name| all.column_by_name(name));
-    let columns: Vec<SortColumn> = columns.map(|values| SortColumn { values: values.clone(), options: None }).collect();
+    let columns = ["case_id", "machine", "started", "record_id"]
+        .into_iter()
+        .filter_map(|name| all.column_by_name(name));
+    let columns: Vec<SortColumn> =
+        columns.map(|values| SortColumn { values: values.clone(), options: None }).collect();
     take_record_batch(&all, &lexsort_to_indices(&columns, None)?)
 }
 

@@ -87,8 +87,10 @@ type Sides = [BTreeMap<usize, f64>; 2];
 /// Compares the two sides that the lake was read with.
 pub fn compare(lake: &Lake, sides: [String; 2], margin: f64, as_pairs: bool) -> Comparison {
     let (costs, hubs) = (by_case(lake, |row| row.cost), by_case(lake, |row| row.to_hub));
-    let hosts: [BTreeSet<usize>; 2] = [0, 1].map(|side| costs.values().flat_map(|of: &Sides| of[side].keys().copied()).collect());
-    let classes = [0, 1].map(|side| hosts[side].iter().map(|host| lake.hosts[*host].class).collect::<BTreeSet<_>>());
+    let hosts: [BTreeSet<usize>; 2] =
+        [0, 1].map(|side| costs.values().flat_map(|of: &Sides| of[side].keys().copied()).collect());
+    let classes =
+        [0, 1].map(|side| hosts[side].iter().map(|host| lake.hosts[*host].class).collect::<BTreeSet<_>>());
     let mut notes = Vec::new();
     let is_alike = classes[0] == classes[1];
     if !is_alike {
@@ -96,7 +98,9 @@ pub fn compare(lake: &Lake, sides: [String; 2], margin: f64, as_pairs: bool) -> 
     }
     let both = hosts[0].intersection(&hosts[1]).count();
     if !as_pairs && both > 0 {
-        notes.push(format!("{both} machines are on both sides; --paired compares each with itself and needs fewer."));
+        notes.push(format!(
+            "{both} machines are on both sides; --paired compares each with itself and needs fewer."
+        ));
     }
     let log_margin = margin.ln_1p();
     let mut compared = Vec::new();
@@ -120,7 +124,9 @@ pub fn compare(lake: &Lake, sides: [String; 2], margin: f64, as_pairs: bool) -> 
             let verdict = match () {
                 () if holds && found.log_ratio > 0.0 => Verdict::CostsMore,
                 () if holds => Verdict::CostsLess,
-                () if interval.low > (-log_margin).exp() && interval.high < log_margin.exp() => Verdict::Equal,
+                () if interval.low > (-log_margin).exp() && interval.high < log_margin.exp() => {
+                    Verdict::Equal
+                }
                 () => Verdict::Inconclusive,
             };
             let pairs = of[0].keys().filter(|host| of[1].contains_key(*host)).count();
@@ -136,7 +142,15 @@ pub fn compare(lake: &Lake, sides: [String; 2], margin: f64, as_pairs: bool) -> 
         })
         .collect();
     on_one_side.sort();
-    Comparison { sides, hosts: hosts.map(|hosts| hosts.len()), paired: as_pairs, margin, notes, cases, on_one_side }
+    Comparison {
+        sides,
+        hosts: hosts.map(|hosts| hosts.len()),
+        paired: as_pairs,
+        margin,
+        notes,
+        cases,
+        on_one_side,
+    }
 }
 
 /// The difference, and the deviation of a machine (of pairs, of a difference over √2: hosts are counted as for two groups).
@@ -164,13 +178,19 @@ fn by_case(lake: &Lake, of: fn(&crate::lake::Row) -> f64) -> BTreeMap<u32, Sides
         }
     }
     let middle = |boots: &Boots| median(&boots.values().map(|costs| median(costs)).collect::<Vec<_>>());
-    let sides = |sides: [BTreeMap<usize, Boots>; 2]| sides.map(|hosts| hosts.iter().map(|(host, boots)| (*host, middle(boots))).collect());
+    let sides = |sides: [BTreeMap<usize, Boots>; 2]| {
+        sides.map(|hosts| hosts.iter().map(|(host, boots)| (*host, middle(boots))).collect())
+    };
     all.into_iter().map(|(case, of)| (case, sides(of))).collect()
 }
 
 /// As text and page.
 pub fn document(of: &Comparison) -> Document {
-    let unit = if of.paired { "machines, each against itself".to_owned() } else { format!("{} and {} machines", of.hosts[0], of.hosts[1]) };
+    let unit = if of.paired {
+        "machines, each against itself".to_owned()
+    } else {
+        format!("{} and {} machines", of.hosts[0], of.hosts[1])
+    };
     let sentence = format!(
         "B ({}) over A ({}), {unit}; the machine is the unit. Beyond ± {} % at most 5 % of the verdicts are expected to be wrong.",
         of.sides[1],

@@ -13,8 +13,20 @@ pub struct Example {
 
 /// All of them.
 pub const EXAMPLES: &[Example] = &[
-    Example { name: "slurm", about: "an array job, a task for each node", text: include_str!("../starters/slurm.sh") },
-    Example { name: "kubernetes", about: "an Indexed Job with whole CPUs", text: include_str!("../starters/kubernetes.yaml") },
-    Example { name: "parallel", about: "GNU parallel over ssh", text: include_str!("../starters/parallel.sh") },
+    Example {
+        name: "slurm",
+        about: "an array job, a task for each node",
+        text: include_str!("../starters/slurm.sh"),
+    },
+    Example {
+        name: "kubernetes",
+        about: "an Indexed Job with whole CPUs",
+        text: include_str!("../starters/kubernetes.yaml"),
+    },
+    Example {
+        name: "parallel",
+        about: "GNU parallel over ssh",
+        text: include_str!("../starters/parallel.sh"),
+    },
     Example { name: "ansible", about: "a playbook", text: include_str!("../starters/ansible.yaml") },
 ];

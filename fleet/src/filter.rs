@@ -28,11 +28,19 @@ impl Filter {
     /// # Errors
     /// Where it is none, or names a column that is not there.
     pub fn new(text: &str) -> Result<Filter, Failure> {
-        let mistaken = |why: String| Failure::hopeless(format!("`{text}` is no condition on a row: {}", first_line(&why)));
-        let known = DFSchema::try_from(schema::with_partitions().as_ref().clone()).map_err(|error| mistaken(error.to_string()))?;
-        let condition = SessionContext::new().parse_sql_expr(text, &known).map_err(|error| mistaken(error.strip_backtrace()))?;
-        let columns: BTreeSet<String> = condition.column_refs().into_iter().map(|column| column.name.clone()).collect();
-        if let Some(unknown) = columns.iter().find(|name| schema::with_partitions().field_with_name(name).is_err()) {
+        let mistaken = |why: String| {
+            Failure::hopeless(format!("`{text}` is no condition on a row: {}", first_line(&why)))
+        };
+        let known = DFSchema::try_from(schema::with_partitions().as_ref().clone())
+            .map_err(|error| mistaken(error.to_string()))?;
+        let condition = SessionContext::new()
+            .parse_sql_expr(text, &known)
+            .map_err(|error| mistaken(error.strip_backtrace()))?;
+        let columns: BTreeSet<String> =
+            condition.column_refs().into_iter().map(|column| column.name.clone()).collect();
+        if let Some(unknown) =
+            columns.iter().find(|name| schema::with_partitions().field_with_name(name).is_err())
+        {
             return Err(mistaken(format!("there is no column {unknown}")));
         }
         let filter = Filter { text: text.into(), condition, columns };
@@ -47,10 +55,15 @@ impl Filter {
     /// Where types do not fit.
     pub fn bound(&self, schema: &Schema) -> Result<Bound, Failure> {
         let mistaken = |error: datafusion::error::DataFusionError| {
-            Failure::hopeless(format!("`{}` is no condition on a row: {}", self.text, first_line(&error.strip_backtrace())))
+            Failure::hopeless(format!(
+                "`{}` is no condition on a row: {}",
+                self.text,
+                first_line(&error.strip_backtrace())
+            ))
         };
         let known = DFSchema::try_from(schema.clone()).map_err(mistaken)?;
-        let physical = SessionContext::new().create_physical_expr(self.condition.clone(), &known).map_err(mistaken)?;
+        let physical =
+            SessionContext::new().create_physical_expr(self.condition.clone(), &known).map_err(mistaken)?;
         if physical.data_type(schema).map_err(mistaken)? != DataType::Boolean {
             return Err(Failure::hopeless(format!("`{}` is neither true nor false of a row", self.text)));
         }

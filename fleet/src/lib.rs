@@ -9,9 +9,9 @@
 //! No daemon, no catalogue, no lock: who writes needs to know of nobody else.
 
 pub mod analysis;
+mod clock;
 pub mod compact;
 pub mod compare;
-mod clock;
 pub mod examples;
 pub mod failure;
 pub mod filter;

@@ -235,7 +235,10 @@ async fn execute(command: Command) -> Result<Exit, Failure> {
             print(&text)?;
             let exit = if found.hosts.contains(&0) { Exit::Undecided } else { found.exit() };
             for (name, hosts) in ["A", "B"].iter().zip(found.hosts).filter(|(_, hosts)| *hosts == 0) {
-                say(&format!("error: {name} has {hosts} machines with a figure in {}; the condition is that of a row of `results`", store.shown()));
+                say(&format!(
+                    "error: {name} has {hosts} machines with a figure in {}; the condition is that of a row of `results`",
+                    store.shown()
+                ));
             }
             Ok(if told(&lake.problems) == Exit::Fine { exit } else { Exit::Hopeless })
         }
@@ -261,14 +264,22 @@ async fn execute(command: Command) -> Result<Exit, Failure> {
             Ok(told(&done.problems))
         }
         Command::Examples { name: None } => {
-            let line = |example: &weighbridge_fleet::examples::Example| format!("{:12} {}\n", example.name, example.about);
+            let line = |example: &weighbridge_fleet::examples::Example| {
+                format!("{:12} {}\n", example.name, example.about)
+            };
             print(&EXAMPLES.iter().map(line).collect::<String>())?;
             Ok(Exit::Fine)
         }
         Command::Examples { name: Some(name) } => {
             let known = EXAMPLES.iter().map(|example| example.name).collect::<Vec<_>>().join(", ");
             let example = EXAMPLES.iter().find(|example| example.name == name);
-            print(example.ok_or_else(|| Failure::hopeless(format!("there is no example {name}; there are {known}")))?.text)?;
+            print(
+                example
+                    .ok_or_else(|| {
+                        Failure::hopeless(format!("there is no example {name}; there are {known}"))
+                    })?
+                    .text,
+            )?;
             Ok(Exit::Fine)
         }
     }
@@ -281,7 +292,11 @@ async fn pushed(url: &str, paths: &[PathBuf], patience: &Patience) -> Result<Exi
     for failure in &done.failures {
         say(&format!("error: {failure}"));
     }
-    let not = if done.failures.is_empty() { String::new() } else { format!(", {} not pushed", done.failures.len()) };
+    let not = if done.failures.is_empty() {
+        String::new()
+    } else {
+        format!(", {} not pushed", done.failures.len())
+    };
     say(&format!("{}: {} new, {} there already{not}", store.shown(), done.new, done.known));
     Ok(done.exit())
 }
@@ -289,7 +304,14 @@ async fn pushed(url: &str, paths: &[PathBuf], patience: &Patience) -> Result<Exi
 /// An empty store is no fleet without a fault.
 fn not_empty(lake: &Lake, store: &Store) -> Result<(), Failure> {
     let is_empty = lake.sessions.is_empty() && lake.problems.is_empty();
-    if is_empty { Err(Failure::hopeless(format!("no results in {}; `weighbridge record push` puts them there", store.shown()))) } else { Ok(()) }
+    if is_empty {
+        Err(Failure::hopeless(format!(
+            "no results in {}; `weighbridge record push` puts them there",
+            store.shown()
+        )))
+    } else {
+        Ok(())
+    }
 }
 
 fn told(problems: &[Failure]) -> Exit {
@@ -298,8 +320,14 @@ fn told(problems: &[Failure]) -> Exit {
 }
 
 fn names(file: PathBuf) -> Result<Vec<String>, Failure> {
-    let text = std::fs::read_to_string(&file).map_err(|error| Failure::hopeless(format!("{}: {error}", file.display())))?;
-    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).map(String::from).collect())
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| Failure::hopeless(format!("{}: {error}", file.display())))?;
+    Ok(text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(String::from)
+        .collect())
 }
 
 fn write(file: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
@@ -309,7 +337,9 @@ fn write(file: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
 /// A reader that has seen enough is no failure.
 fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::hopeless(format!("standard output: {error}"))),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::hopeless(format!("standard output: {error}")))
+        }
         _ => Ok(()),
     }
 }
@@ -323,5 +353,7 @@ fn say(text: &str) {
 fn share(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
     let share = number.trim().parse::<f64>().map(|number| number * scale).ok();
-    share.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| format!("`{text}` is no share between 0 and 100 %"))
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| format!("`{text}` is no share between 0 and 100 %"))
 }

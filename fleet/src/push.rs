@@ -48,9 +48,15 @@ pub fn records(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     for path in paths {
         let failed = |error: std::io::Error| Failure::hopeless(format!("{}: {error}", path.display()));
         if fs::metadata(path).map_err(failed)?.is_dir() {
-            let mut inside = fs::read_dir(path).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+            let mut inside =
+                fs::read_dir(path).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
             inside.sort_by_key(fs::DirEntry::file_name);
-            found.extend(inside.into_iter().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "jsonl")));
+            found.extend(
+                inside
+                    .into_iter()
+                    .map(|entry| entry.path())
+                    .filter(|path| path.extension().is_some_and(|end| end == "jsonl")),
+            );
         } else {
             found.push(path.clone());
         }
@@ -70,7 +76,8 @@ pub fn read(path: &Path) -> Result<(Record, Vec<u8>), Failure> {
 
 /// Pushes all of them, and says of each that could not be why.
 pub async fn push(store: &Store, paths: &[PathBuf]) -> Pushed {
-    let all = futures::stream::iter(paths).map(|path| one(store, path)).buffered(AT_ONCE).collect::<Vec<_>>().await;
+    let all =
+        futures::stream::iter(paths).map(|path| one(store, path)).buffered(AT_ONCE).collect::<Vec<_>>().await;
     let mut pushed = Pushed::default();
     for ended in all {
         match ended {
@@ -89,7 +96,8 @@ async fn one(store: &Store, path: &Path) -> Result<bool, Failure> {
     if store.size(&results).await?.is_some() {
         return Ok(false);
     }
-    let packed = zstd::bulk::compress(&bytes, 3).map_err(|error| Failure::hopeless(format!("{}: {error}", path.display())))?;
+    let packed = zstd::bulk::compress(&bytes, 3)
+        .map_err(|error| Failure::hopeless(format!("{}: {error}", path.display())))?;
     written(store, &raw, packed).await?;
     written(store, &results, table::parquet(&table::batch(&record))).await?;
     Ok(true)
@@ -103,7 +111,10 @@ async fn written(store: &Store, name: &str, bytes: Vec<u8>) -> Result<(), Failur
         Some(found) if found == size => Ok(()),
         found => Err(Failure::new(
             Exit::Again,
-            format!("{name} in {}: {size} bytes were written and {found:?} are there; push again", store.shown()),
+            format!(
+                "{name} in {}: {size} bytes were written and {found:?} are there; push again",
+                store.shown()
+            ),
         )),
     }
 }

@@ -63,7 +63,9 @@ impl Record {
             return Err(refused(format!("a record of {} MiB; the store takes up to 64", bytes.len() >> 20)));
         }
         if let Some(variable) = secrets::found_in(bytes) {
-            return Err(refused(format!("holds the value of {variable}, and a credential is not stored; take it out of the command line or the labels")));
+            return Err(refused(format!(
+                "holds the value of {variable}, and a credential is not stored; take it out of the command line or the labels"
+            )));
         }
         let reading = weighbridge_record::read(bytes).map_err(|error| refused(error.to_string()))?;
         if let Some(newer) = reading.problems.iter().find(|problem| problem.is_newer()) {
@@ -81,10 +83,13 @@ impl Record {
         let started_us = clock::microseconds(&header.started)
             .ok_or_else(|| format!("`{}` is no time at which a session began", header.started))?;
         let (labels, bytes) = (header.labels.len(), MOST_LABELS.1);
-        if labels > MOST_LABELS.0 || header.labels.iter().any(|(name, value)| name.len().max(value.len()) > bytes) {
+        if labels > MOST_LABELS.0
+            || header.labels.iter().any(|(name, value)| name.len().max(value.len()) > bytes)
+        {
             return Err(format!("{labels} labels; a row has up to {} of {bytes} bytes each", MOST_LABELS.0));
         }
-        let end = reading.lines.iter().find_map(|line| if let Line::End(end) = line { Some(end) } else { None });
+        let end =
+            reading.lines.iter().find_map(|line| if let Line::End(end) = line { Some(end) } else { None });
         let ended = |end: &End| started_us.saturating_add((end.elapsed_s * 1e6) as i64);
         let facts = facts(&header);
         if facts.len() > MOST_FACTS {
@@ -153,7 +158,9 @@ const OF_ONE_MACHINE: [&str; 5] = ["BOOT_IMAGE=", "initrd=", "root=", "resume=",
 
 /// The command line of the kernel without what only one machine has.
 pub fn normalized(command_line: &str) -> String {
-    let kept = command_line.split_whitespace().filter(|word| !OF_ONE_MACHINE.iter().any(|part| word.starts_with(part)));
+    let kept = command_line
+        .split_whitespace()
+        .filter(|word| !OF_ONE_MACHINE.iter().any(|part| word.starts_with(part)));
     kept.collect::<Vec<_>>().join(" ")
 }
 
@@ -173,6 +180,8 @@ fn facts(header: &Header) -> BTreeMap<String, String> {
     ];
     groups
         .into_iter()
-        .flat_map(|(group, all)| all.iter().map(move |(name, value)| (format!("{group}:{name}"), value.clone())))
+        .flat_map(|(group, all)| {
+            all.iter().map(move |(name, value)| (format!("{group}:{name}"), value.clone()))
+        })
         .collect()
 }

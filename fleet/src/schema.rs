@@ -52,7 +52,10 @@ impl Kind {
     fn data_type(self) -> DataType {
         let map = |value: DataType| {
             let entries = vec![Field::new("keys", DataType::Utf8, false), Field::new("values", value, true)];
-            DataType::Map(Arc::new(Field::new("entries", DataType::Struct(Fields::from(entries)), false)), false)
+            DataType::Map(
+                Arc::new(Field::new("entries", DataType::Struct(Fields::from(entries)), false)),
+                false,
+            )
         };
         match self {
             Kind::Text => DataType::Utf8,
@@ -109,7 +112,8 @@ pub fn arrow() -> Arc<Schema> {
 
 /// The same with the columns that names in the store have: `campaign` and `day`.
 pub fn with_partitions() -> Arc<Schema> {
-    let of_names = [("campaign", DataType::Utf8), ("day", DataType::Date32)].map(|(name, of)| Arc::new(Field::new(name, of, true)));
+    let of_names = [("campaign", DataType::Utf8), ("day", DataType::Date32)]
+        .map(|(name, of)| Arc::new(Field::new(name, of, true)));
     Arc::new(Schema::new(arrow().fields().iter().cloned().chain(of_names).collect::<Vec<_>>()))
 }
 

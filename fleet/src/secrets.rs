@@ -19,7 +19,8 @@ const SECRET: [&str; 12] = [
 ];
 
 /// Parts of a query whose values are secret.
-const PARAMETERS: [&str; 5] = ["sig=", "X-Amz-Signature=", "X-Amz-Credential=", "X-Amz-Security-Token=", "token="];
+const PARAMETERS: [&str; 5] =
+    ["sig=", "X-Amz-Signature=", "X-Amz-Credential=", "X-Amz-Security-Token=", "token="];
 
 /// Shorter values are words of any text.
 const SHORTEST: usize = 8;
@@ -48,7 +49,9 @@ pub fn hidden(text: &str) -> String {
         let mut parts = out.split(parameter);
         let mut whole = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            let end = part.find(|c: char| c == '&' || c.is_whitespace() || "\"'`)".contains(c)).unwrap_or(part.len());
+            let end = part
+                .find(|c: char| c == '&' || c.is_whitespace() || "\"'`)".contains(c))
+                .unwrap_or(part.len());
             whole.push_str(parameter);
             whole.push_str(HIDDEN);
             whole.push_str(&part[end..]);

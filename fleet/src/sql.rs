@@ -61,13 +61,19 @@ pub async fn answer(store: &Store, query: &str, format: Format) -> Result<(Strin
             if problems.is_empty() {
                 return Err(Failure::hopeless(error.strip_backtrace()));
             }
-            let batches = run(store, query, Some(good)).await.map_err(|error| Failure::hopeless(error.strip_backtrace()))?;
+            let batches = run(store, query, Some(good))
+                .await
+                .map_err(|error| Failure::hopeless(error.strip_backtrace()))?;
             Ok((written(&batches, format)?, problems))
         }
     }
 }
 
-async fn run(store: &Store, query: &str, only: Option<Vec<String>>) -> Result<Vec<RecordBatch>, DataFusionError> {
+async fn run(
+    store: &Store,
+    query: &str,
+    only: Option<Vec<String>>,
+) -> Result<Vec<RecordBatch>, DataFusionError> {
     let config = SessionConfig::new().with_collect_statistics(false);
     let context = SessionContext::new_with_config(config);
     if store.url().scheme() != "file" {
@@ -75,18 +81,25 @@ async fn run(store: &Store, query: &str, only: Option<Vec<String>>) -> Result<Ve
     }
     let base = store.url().as_str().trim_end_matches('/');
     let addresses = only.unwrap_or_else(|| vec![format!("{}/", results_folder())]);
-    let tables = addresses.iter().map(|name| ListingTableUrl::parse(format!("{base}/{name}"))).collect::<Result<Vec<_>, _>>()?;
+    let tables = addresses
+        .iter()
+        .map(|name| ListingTableUrl::parse(format!("{base}/{name}")))
+        .collect::<Result<Vec<_>, _>>()?;
     let days = vec![
         ("campaign".to_owned(), arrow::datatypes::DataType::Utf8),
         ("day".to_owned(), arrow::datatypes::DataType::Date32),
     ];
-    let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet").with_table_partition_cols(days);
+    let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
+        .with_file_extension(".parquet")
+        .with_table_partition_cols(days);
     let schema = options.infer_schema(&context.state(), &tables[0]).await;
     // Columns that a newer program has added are in some objects and not in others.
     let mut schemas = vec![crate::schema::arrow().as_ref().clone()];
     schemas.extend(schema.ok().map(|schema| schema.as_ref().clone().with_metadata(Default::default())));
     let schema = arrow::datatypes::Schema::try_merge(schemas)?;
-    let config = ListingTableConfig::new_with_multi_paths(tables).with_listing_options(options).with_schema(Arc::new(schema));
+    let config = ListingTableConfig::new_with_multi_paths(tables)
+        .with_listing_options(options)
+        .with_schema(Arc::new(schema));
     context.register_table("results", Arc::new(ListingTable::try_new(config)?))?;
     for (name, view) in VIEWS {
         context.sql(&format!("CREATE VIEW {name} AS {view}")).await?;
@@ -102,14 +115,16 @@ async fn checked(store: &Store) -> Result<(Vec<String>, Vec<Failure>), Failure> 
         let bytes = store.get(&name).await?;
         match lake::check(&name, bytes) {
             Ok(()) => good.push(name),
-            Err(why) => problems.push(Failure::hopeless(format!("{name} in {}: {why}; it is left out", store.shown()))),
+            Err(why) => problems
+                .push(Failure::hopeless(format!("{name} in {}: {why}; it is left out", store.shown()))),
         }
     }
     Ok((good, problems))
 }
 
 fn written(batches: &[RecordBatch], format: Format) -> Result<String, Failure> {
-    let failed = |error: arrow::error::ArrowError| Failure::hopeless(format!("the answer cannot be written: {error}"));
+    let failed =
+        |error: arrow::error::ArrowError| Failure::hopeless(format!("the answer cannot be written: {error}"));
     let mut bytes = Vec::new();
     match format {
         Format::Table => return Ok(format!("{}\n", pretty_format_batches(batches).map_err(failed)?)),
@@ -119,7 +134,11 @@ fn written(batches: &[RecordBatch], format: Format) -> Result<String, Failure> {
         }
         Format::Json => {
             let mut writer = arrow::json::LineDelimitedWriter::new(&mut bytes);
-            batches.iter().try_for_each(|batch| writer.write(batch)).and_then(|()| writer.finish()).map_err(failed)?;
+            batches
+                .iter()
+                .try_for_each(|batch| writer.write(batch))
+                .and_then(|()| writer.finish())
+                .map_err(failed)?;
         }
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -13,7 +13,8 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientOptions, Error, ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutPayload, RetryConfig,
+    BackoffConfig, ClientOptions, Error, ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme,
+    PutPayload, RetryConfig,
 };
 use url::Url;
 
@@ -70,16 +71,18 @@ impl Store {
             Err(_) if !address.contains("://") => folder(address).map_err(|why| refused(&why))?,
             Err(error) => return Err(refused(&error)),
         };
-        let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|_| {
-            refused(&"no address of a store; it is a folder, file://, s3://, gs:// or az://")
-        })?;
+        let (scheme, path) = ObjectStoreScheme::parse(&url)
+            .map_err(|_| refused(&"no address of a store; it is a folder, file://, s3://, gs:// or az://"))?;
         let retry = RetryConfig {
             backoff: BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 },
             max_retries: 3,
             retry_timeout: patience,
         };
         let is_local = |name: &str| std::env::var(name).is_ok_and(|endpoint| endpoint.starts_with("http://"));
-        let is_plain_http = ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT"].into_iter().any(is_local);
+        let is_plain_http =
+            ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT"]
+                .into_iter()
+                .any(is_local);
         let client = ClientOptions::new()
             .with_timeout(REQUEST)
             .with_connect_timeout(Duration::from_secs(5))
@@ -94,18 +97,31 @@ impl Store {
             }
             ObjectStoreScheme::Memory => Arc::new(object_store::memory::InMemory::new()),
             ObjectStoreScheme::AmazonS3 => {
-                let builder = AmazonS3Builder::from_env().with_url(address).with_retry(retry).with_client_options(client);
+                let builder = AmazonS3Builder::from_env()
+                    .with_url(address)
+                    .with_retry(retry)
+                    .with_client_options(client);
                 Arc::new(builder.build().map_err(|error| refused(&error))?)
             }
             ObjectStoreScheme::GoogleCloudStorage => {
-                let builder = GoogleCloudStorageBuilder::from_env().with_url(address).with_retry(retry).with_client_options(client);
+                let builder = GoogleCloudStorageBuilder::from_env()
+                    .with_url(address)
+                    .with_retry(retry)
+                    .with_client_options(client);
                 Arc::new(builder.build().map_err(|error| refused(&error))?)
             }
             ObjectStoreScheme::MicrosoftAzure => {
-                let builder = MicrosoftAzureBuilder::from_env().with_url(address).with_retry(retry).with_client_options(client);
+                let builder = MicrosoftAzureBuilder::from_env()
+                    .with_url(address)
+                    .with_retry(retry)
+                    .with_client_options(client);
                 Arc::new(builder.build().map_err(|error| refused(&error))?)
             }
-            _ => return Err(refused(&"no store that this program writes to; it is a folder, file://, s3://, gs:// or az://")),
+            _ => {
+                return Err(refused(
+                    &"no store that this program writes to; it is a folder, file://, s3://, gs:// or az://",
+                ));
+            }
         };
         let root = Path::parse(&path).map_err(|error| refused(&error))?;
         Ok(Store { objects, root, url, patience })
@@ -186,7 +202,10 @@ impl Store {
     }
 
     /// What the client repeats by itself are times out, lost connections and 5xx; other answers that may change are repeated here.
-    async fn again<T, F: Future<Output = Result<T, Error>>>(&self, request: impl Fn() -> F) -> Result<T, Error> {
+    async fn again<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        request: impl Fn() -> F,
+    ) -> Result<T, Error> {
         let start = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
@@ -209,9 +228,10 @@ impl Store {
                 variables(&self.url)
             )),
             Error::NotFound { .. } => Failure::hopeless(format!("{of}: not found: {error}")),
-            _ if may_change(error) => {
-                Failure::new(Exit::Again, format!("{of}: the store is away, try again later: {}", chain(error)))
-            }
+            _ if may_change(error) => Failure::new(
+                Exit::Again,
+                format!("{of}: the store is away, try again later: {}", chain(error)),
+            ),
             _ => Failure::hopeless(format!("{of}: {}", chain(error))),
         }
     }
@@ -219,13 +239,21 @@ impl Store {
 
 /// May the same request be answered otherwise later?
 fn may_change(error: &Error) -> bool {
-    matches!(error, Error::Generic { .. } | Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::JoinError { .. })
+    matches!(
+        error,
+        Error::Generic { .. }
+            | Error::AlreadyExists { .. }
+            | Error::Precondition { .. }
+            | Error::JoinError { .. }
+    )
 }
 
 /// So that ten thousand machines that begin together do not come back together.
 fn jitter(pause: Duration) -> Duration {
-    let nanoseconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |of| of.subsec_nanos());
-    let mixed = (u64::from(nanoseconds) ^ (u64::from(std::process::id()) << 20)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let nanoseconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |of| of.subsec_nanos());
+    let mixed =
+        (u64::from(nanoseconds) ^ (u64::from(std::process::id()) << 20)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     pause.mul_f64((mixed >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
@@ -246,7 +274,9 @@ fn chain(error: &Error) -> String {
 fn variables(url: &Url) -> &'static str {
     match url.scheme() {
         "gs" => "GOOGLE_SERVICE_ACCOUNT and its like",
-        "az" | "abfs" | "abfss" | "azure" | "adl" => "AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY and their like",
+        "az" | "abfs" | "abfss" | "azure" | "adl" => {
+            "AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY and their like"
+        }
         "file" => "here the rights of the user",
         _ => "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT",
     }

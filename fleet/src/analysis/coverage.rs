@@ -70,7 +70,12 @@ pub fn coverage(lake: &Lake, options: &Options) -> Coverage {
         for row in &session.rows {
             if row.ending == Ending::Measured {
                 measured += 1;
-                of_class.entry(lake.hosts[session.host].class).or_default().entry(row.case).or_default().insert(session.host);
+                of_class
+                    .entry(lake.hosts[session.host].class)
+                    .or_default()
+                    .entry(row.case)
+                    .or_default()
+                    .insert(session.host);
             } else {
                 let of = reasons.entry((row.ending.name(), row.why)).or_default();
                 of.0 += 1;
@@ -110,7 +115,8 @@ pub fn coverage(lake: &Lake, options: &Options) -> Coverage {
     unmeasured.sort_by(|a, b| b.rows.cmp(&a.rows).then(a.why.cmp(&b.why)));
     unmeasured.truncate(SHOWN);
     let boots: BTreeSet<_> = lake.sessions.iter().map(|session| (session.host, session.boot)).collect();
-    let time = |session: Option<&crate::lake::Session>| session.map(|of| minute(of.started_us)).unwrap_or_default();
+    let time =
+        |session: Option<&crate::lake::Session>| session.map(|of| minute(of.started_us)).unwrap_or_default();
     Coverage {
         objects: lake.objects,
         machines: lake.hosts.len(),
@@ -144,7 +150,10 @@ fn shards(lake: &Lake) -> Vec<(String, Vec<i64>)> {
     // A plan of one part is nobody's shard.
     let shared = seen.into_iter().filter(|(_, (shards, _))| *shards > 1);
     let missing = |(plan, (shards, there)): (&str, (i64, BTreeSet<i64>))| {
-        (plan.to_owned(), (1..=shards.min(100_000)).filter(|shard| !there.contains(shard)).collect::<Vec<_>>())
+        (
+            plan.to_owned(),
+            (1..=shards.min(100_000)).filter(|shard| !there.contains(shard)).collect::<Vec<_>>(),
+        )
     };
     shared.map(missing).filter(|(_, missing)| !missing.is_empty()).collect()
 }

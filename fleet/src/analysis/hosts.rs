@@ -140,7 +140,8 @@ pub fn tables(lake: &Lake, usable: &[Usable]) -> Vec<Table> {
         let class = lake.hosts[lake.sessions[*session].host].class;
         of_class.entry(class).or_default().push((*session, *row));
     }
-    let mut tables: Vec<Table> = of_class.into_iter().map(|(class, rows)| table(lake, class, &rows)).collect();
+    let mut tables: Vec<Table> =
+        of_class.into_iter().map(|(class, rows)| table(lake, class, &rows)).collect();
     tables.sort_by(|a, b| b.hosts.len().cmp(&a.hosts.len()).then(a.class.cmp(&b.class)));
     tables
 }
@@ -162,7 +163,8 @@ fn table(lake: &Lake, class: u32, rows: &[Usable]) -> Table {
     let mut boots: BTreeMap<usize, Vec<Boot>> = BTreeMap::new();
     for ((host, _), (started_us, of_cases)) in of_boot {
         let nothing = || vec![f64::NAN; cases.len()];
-        let mut boot = Boot { costs: nothing(), to_hub: nothing(), runs: vec![(f64::NAN, 0); cases.len()], started_us };
+        let mut boot =
+            Boot { costs: nothing(), to_hub: nothing(), runs: vec![(f64::NAN, 0); cases.len()], started_us };
         for (column, all) in of_cases {
             let middle = |of: fn(&Usable) -> f64| known_median(all.iter().map(|usable| of(usable)));
             boot.costs[column] = middle(|(_, row)| row.cost);
@@ -187,7 +189,8 @@ fn grid(boots: &[Vec<Boot>], cases: usize, of: impl Fn(&Boot) -> &[f64]) -> Grid
     let mut grid = Grid::new(boots.len(), cases);
     for (row, boots) in boots.iter().enumerate() {
         for column in 0..cases {
-            let known: Vec<f64> = boots.iter().map(|boot| of(boot)[column]).filter(|value| value.is_finite()).collect();
+            let known: Vec<f64> =
+                boots.iter().map(|boot| of(boot)[column]).filter(|value| value.is_finite()).collect();
             if !known.is_empty() {
                 grid.set(row, column, known.iter().sum::<f64>() / known.len() as f64);
             }
@@ -208,7 +211,10 @@ pub fn class(lake: &Lake, table: &Table, options: &Options) -> Class {
     let mut effects: Vec<f64> = polished.rows.iter().copied().filter(|effect| effect.is_finite()).collect();
     let mut bands = two_bands(&effects, margin);
     // Of two bands the middle lies somewhere between: machines are off from the larger one.
-    if let Some(level) = bands.and_then(|bands| bands.into_iter().max_by(|a, b| a.share.total_cmp(&b.share))).map(|band| band.level) {
+    if let Some(level) = bands
+        .and_then(|bands| bands.into_iter().max_by(|a, b| a.share.total_cmp(&b.share)))
+        .map(|band| band.level)
+    {
         effects.iter_mut().chain(&mut polished.rows).for_each(|effect| *effect -= level);
         polished.columns.iter_mut().for_each(|column| *column += level);
         bands.iter_mut().flatten().for_each(|band| band.level -= level);
@@ -234,12 +240,23 @@ pub fn class(lake: &Lake, table: &Table, options: &Options) -> Class {
     let of_boots: Vec<Vec<f64>> = table
         .boots
         .iter()
-        .map(|boots| boots.iter().map(|boot| effect_of(&boot.costs, &polished.columns)).filter(|effect| effect.is_finite()).collect())
+        .map(|boots| {
+            boots
+                .iter()
+                .map(|boot| effect_of(&boot.costs, &polished.columns))
+                .filter(|effect| effect.is_finite())
+                .collect()
+        })
         .collect();
     let judged = outlying(&of_boots, margin, Q);
-    let in_band = |effect: f64| bands.is_some_and(|bands| bands.iter().any(|band: &Band| (effect - band.level).abs() <= 2.0 * band.deviation));
+    let in_band = |effect: f64| {
+        bands.is_some_and(|bands| {
+            bands.iter().any(|band: &Band| (effect - band.level).abs() <= 2.0 * band.deviation)
+        })
+    };
     let mut off: Vec<OffHost> = Vec::new();
-    for (row, host) in judged.hosts.iter().enumerate().filter(|(_, host)| host.standing != Standing::Ordinary) {
+    for (row, host) in judged.hosts.iter().enumerate().filter(|(_, host)| host.standing != Standing::Ordinary)
+    {
         let arm = host.error.map(|error| 1.96 * error);
         off.push(OffHost {
             machine: lake.hosts[table.hosts[row]].name.clone(),
@@ -326,6 +343,10 @@ fn map(lake: &Lake, table: &Table, effects: &[f64], levels: &[f64], margin: f64)
     Map {
         rows: order.iter().map(|row| lake.hosts[table.hosts[*row]].name.clone()).collect(),
         columns: table.cases.iter().map(|case| lake.cases.name(*case).to_owned()).collect(),
-        cells: order.iter().flat_map(|row| (0..table.cases.len()).map(move |column| (*row, column))).map(|(row, column)| cell(row, column)).collect(),
+        cells: order
+            .iter()
+            .flat_map(|row| (0..table.cases.len()).map(move |column| (*row, column)))
+            .map(|(row, column)| cell(row, column))
+            .collect(),
     }
 }

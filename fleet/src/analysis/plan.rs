@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use weighbridge_stats::random::Random;
 
-use super::hosts::{Class, Table};
 use super::Options;
+use super::hosts::{Class, Table};
 use crate::lake::Lake;
 
 /// Machines with two boots that tell the error of a figure well.
@@ -48,7 +48,12 @@ pub fn remeasure(lake: &Lake, tables: &[Table], classes: &[Class], options: &Opt
         plan.left_out += candidates.len().saturating_sub(most);
         for host in candidates.into_iter().take(most) {
             asked.insert(host.machine.clone());
-            let why = format!("{:+.1} % in {} boot{}", 100.0 * host.effect, host.boots, if host.boots == 1 { "" } else { "s" });
+            let why = format!(
+                "{:+.1} % in {} boot{}",
+                100.0 * host.effect,
+                host.boots,
+                if host.boots == 1 { "" } else { "s" }
+            );
             plan.hosts.push(RemeasureHost { machine: host.machine.clone(), why, cases: Vec::new() });
         }
         let mut of_cells: BTreeMap<&str, Vec<&super::OffCell>> = BTreeMap::new();
@@ -58,7 +63,8 @@ pub fn remeasure(lake: &Lake, tables: &[Table], classes: &[Class], options: &Opt
         for (machine, cells) in of_cells {
             let mut cases: Vec<String> = cells.iter().map(|cell| cell.case.clone()).collect();
             // What the others of the machine say tells whether it is the machine.
-            let others = class_cases(lake, table).filter(|case| !cases.contains(case)).take(3).collect::<Vec<_>>();
+            let others =
+                class_cases(lake, table).filter(|case| !cases.contains(case)).take(3).collect::<Vec<_>>();
             cases.extend(others);
             let why = format!("{:+.1} % in {}", 100.0 * cells[0].effect, cells[0].case);
             asked.insert(machine.to_owned());
@@ -79,9 +85,15 @@ fn for_the_error(lake: &Lake, table: &Table, class: &Class, asked: &BTreeSet<Str
     if class.deviation.is_some() && class.pairs >= PAIRS / 3 {
         return Vec::new();
     }
-    let once = (0..table.hosts.len()).filter(|row| table.boots[*row].len() == 1).map(|row| &lake.hosts[table.hosts[row]].name);
+    let once = (0..table.hosts.len())
+        .filter(|row| table.boots[*row].len() == 1)
+        .map(|row| &lake.hosts[table.hosts[row]].name);
     let mut names: Vec<&String> = once.filter(|name| !asked.contains(*name)).collect();
     Random::new(names.len() as u64).shuffle(&mut names);
     let why = "a second boot tells how sure the figures of this class are".to_owned();
-    names.into_iter().take(missing).map(|name| RemeasureHost { machine: name.clone(), why: why.clone(), cases: Vec::new() }).collect()
+    names
+        .into_iter()
+        .take(missing)
+        .map(|name| RemeasureHost { machine: name.clone(), why: why.clone(), cases: Vec::new() })
+        .collect()
 }

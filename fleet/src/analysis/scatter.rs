@@ -52,13 +52,19 @@ pub struct Scatter {
 }
 
 pub fn scatter(lake: &Lake, tables: &[Table], margin: f64) -> Scatter {
-    let Some(table) = tables.first().filter(|table| table.hosts.len() >= FEWEST) else { return Scatter::default() };
+    let Some(table) = tables.first().filter(|table| table.hosts.len() >= FEWEST) else {
+        return Scatter::default();
+    };
     let of_case = |case: usize| -> Components {
         let boots = |boots: &Vec<super::hosts::Boot>| -> Vec<Boot> {
             let known = boots.iter().filter(|boot| boot.costs[case].is_finite());
             let boot = |boot: &super::hosts::Boot| {
                 let (run, runs) = boot.runs[case];
-                Boot { level: boot.costs[case], run: Some(run).filter(|run| run.is_finite()), runs: runs.max(1) as usize }
+                Boot {
+                    level: boot.costs[case],
+                    run: Some(run).filter(|run| run.is_finite()),
+                    runs: runs.max(1) as usize,
+                }
             };
             known.map(boot).collect()
         };

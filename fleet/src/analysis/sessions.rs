@@ -101,9 +101,12 @@ pub fn interference(lake: &Lake) -> (Interference, BTreeSet<usize>) {
 fn beside(lake: &Lake, flagged: &BTreeSet<usize>) -> Option<f64> {
     let hosts: BTreeSet<usize> = flagged.iter().map(|index| lake.sessions[*index].host).collect();
     let mut costs: BTreeMap<(usize, u32), [Vec<f64>; 2]> = BTreeMap::new();
-    for (index, session) in lake.sessions.iter().enumerate().filter(|(_, session)| hosts.contains(&session.host)) {
+    for (index, session) in
+        lake.sessions.iter().enumerate().filter(|(_, session)| hosts.contains(&session.host))
+    {
         for row in session.rows.iter().filter(|row| row.cost.is_finite()) {
-            costs.entry((session.host, row.case)).or_default()[usize::from(flagged.contains(&index))].push(row.cost);
+            costs.entry((session.host, row.case)).or_default()[usize::from(flagged.contains(&index))]
+                .push(row.cost);
         }
     }
     let both = costs.values().filter(|[alone, beside]| !alone.is_empty() && !beside.is_empty());
@@ -156,13 +159,17 @@ pub type Usable = (usize, Row);
 /// Rows with a figure of sessions that ran alone on machines that are one. Of the attempts at one plan and shard in one boot, the last
 /// that measured a case counts.
 pub fn usable(lake: &Lake, overlapping: &BTreeSet<usize>, clones: &BTreeSet<usize>) -> Vec<Usable> {
-    let counts = |(index, session): &(usize, &Session)| !overlapping.contains(index) && !clones.contains(&session.host);
+    let counts = |(index, session): &(usize, &Session)| {
+        !overlapping.contains(index) && !clones.contains(&session.host)
+    };
     let mut last: BTreeMap<(usize, u32, &str, i64, u32), Usable> = BTreeMap::new();
     let mut all = Vec::new();
     for (index, session) in lake.sessions.iter().enumerate().filter(counts) {
         for row in session.rows.iter().filter(|row| row.ending == Ending::Measured && row.cost.is_finite()) {
             match &session.plan {
-                Some((plan, shard, _)) => drop(last.insert((session.host, session.boot, plan, *shard, row.case), (index, *row))),
+                Some((plan, shard, _)) => {
+                    drop(last.insert((session.host, session.boot, plan, *shard, row.case), (index, *row)))
+                }
                 None => all.push((index, *row)),
             }
         }

@@ -58,8 +58,11 @@ pub struct Explaining {
 pub fn explaining(lake: &Lake, tables: &[Table]) -> Explaining {
     let tables: Vec<&Table> = tables.iter().filter(|table| table.hosts.len() >= 2 * FEWEST).collect();
     let hosts: Vec<usize> = tables.iter().flat_map(|table| table.hosts.iter().copied()).collect();
-    let classes: Vec<usize> =
-        tables.iter().enumerate().flat_map(|(class, table)| std::iter::repeat_n(class, table.hosts.len())).collect();
+    let classes: Vec<usize> = tables
+        .iter()
+        .enumerate()
+        .flat_map(|(class, table)| std::iter::repeat_n(class, table.hosts.len()))
+        .collect();
     let names: BTreeSet<u32> = tables.iter().flat_map(|table| table.cases.iter().copied()).collect();
     let values = |case: u32| -> Vec<f64> {
         let of_table = |table: &&Table| {
@@ -74,12 +77,16 @@ pub fn explaining(lake: &Lake, tables: &[Table]) -> Explaining {
     let (settings, flags) = indicators(lake, &hosts);
     let found = associations(&costs, &flags, &classes, 1);
     let group = |members: &Vec<usize>| {
-        let first = found.found.iter().find(|of| of.setting == members[0]).expect("a group of what was found");
+        let first =
+            found.found.iter().find(|of| of.setting == members[0]).expect("a group of what was found");
         let flags_of_first = &flags[members[0]];
         let effect = apart(&costs[first.case], flags_of_first, &classes);
         let shown: Vec<Setting> = members
             .iter()
-            .map(|member| Setting { with_first: phi(&flags[*member], flags_of_first), ..settings[*member].clone() })
+            .map(|member| Setting {
+                with_first: phi(&flags[*member], flags_of_first),
+                ..settings[*member].clone()
+            })
             .collect();
         Group {
             experiment: experiment(&shown, effect, &costs[first.case], &flags, members),
@@ -90,7 +97,11 @@ pub fn explaining(lake: &Lake, tables: &[Table]) -> Explaining {
             p: first.p,
         }
     };
-    Explaining { compared: found.compared, limit: found.limit, groups: found.groups.iter().map(group).collect() }
+    Explaining {
+        compared: found.compared,
+        limit: found.limit,
+        groups: found.groups.iter().map(group).collect(),
+    }
 }
 
 /// Each setting as machines that have a value and those that have not.
@@ -126,7 +137,9 @@ fn indicators(lake: &Lake, hosts: &[usize]) -> (Vec<Setting>, Vec<Vec<bool>>) {
                 }
             }
             _ => {
-                let number = |of: &Option<u32>| lake.values.name((*of)?).trim().parse::<f64>().ok().filter(|value| value.is_finite());
+                let number = |of: &Option<u32>| {
+                    lake.values.name((*of)?).trim().parse::<f64>().ok().filter(|value| value.is_finite())
+                };
                 let numbers: Vec<Option<f64>> = of_hosts.iter().map(number).collect();
                 let known: Vec<f64> = numbers.iter().copied().flatten().collect();
                 if known.len() == of_hosts.len() {
@@ -157,16 +170,29 @@ fn apart(values: &[f64], flags: &[bool], classes: &[usize]) -> f64 {
     differences.iter().map(|(difference, of)| difference * *of as f64).sum::<f64>() / weight.max(1) as f64
 }
 
-fn experiment(group: &[Setting], effect: f64, values: &[f64], flags: &[Vec<bool>], members: &[usize]) -> String {
+fn experiment(
+    group: &[Setting],
+    effect: f64,
+    values: &[f64],
+    flags: &[Vec<bool>],
+    members: &[usize],
+) -> String {
     let known: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-    let hosts = hosts_for(weighbridge_stats::order::standard_deviation(&known), (effect.abs() / 2.0).max(1e-4)).unwrap_or(2).max(2);
+    let hosts =
+        hosts_for(weighbridge_stats::order::standard_deviation(&known), (effect.abs() / 2.0).max(1e-4))
+            .unwrap_or(2)
+            .max(2);
     let first = &group[0];
     let alone = format!(
         "on {hosts} machines with {} = {}, change that alone and measure each before and after (`compare --paired`)",
         first.name, first.value
     );
     let Some((other, member)) = group.iter().zip(members).nth(1) else { return alone };
-    let differing = flags[members[0]].iter().zip(&flags[*member]).filter(|(a, b)| (*a == *b) != (other.with_first > 0.0)).count();
+    let differing = flags[members[0]]
+        .iter()
+        .zip(&flags[*member])
+        .filter(|(a, b)| (*a == *b) != (other.with_first > 0.0))
+        .count();
     match differing {
         0 => format!("no machine has one of the {} settings without the others: {alone}", group.len()),
         _ => format!(

@@ -55,7 +55,8 @@ pub fn events(lake: &Lake, clones: &BTreeSet<usize>, margin: f64) -> Vec<FleetEv
     let days: Vec<i64> = days.into_iter().collect();
     let mut splits: BTreeMap<u32, Vec<(usize, Split)>> = BTreeMap::new();
     for ((case, host), history) in &histories {
-        let history: Vec<(usize, f64)> = history.iter().map(|(day, costs)| (number[day], median(costs))).collect();
+        let history: Vec<(usize, f64)> =
+            history.iter().map(|(day, costs)| (number[day], median(costs))).collect();
         if let Some(found) = split(&history, margin.ln_1p()) {
             splits.entry(*case).or_default().push((*host, found));
         }
@@ -77,7 +78,12 @@ pub fn events(lake: &Lake, clones: &BTreeSet<usize>, margin: f64) -> Vec<FleetEv
         .map(|((at, _), (hosts, cases, changes))| FleetEvent {
             day: day(days[at] * DAY_US),
             machines: hosts.len(),
-            of: kernels.values().filter(|seen| seen.range(..days[at]).next().is_some() && seen.range(days[at]..).next().is_some()).count(),
+            of: kernels
+                .values()
+                .filter(|seen| {
+                    seen.range(..days[at]).next().is_some() && seen.range(days[at]..).next().is_some()
+                })
+                .count(),
             some: hosts.iter().take(SHOWN).map(name).collect(),
             cases: cases.iter().map(|case| lake.cases.name(*case).to_owned()).collect(),
             change: share(median(&changes)),
@@ -89,7 +95,12 @@ pub fn events(lake: &Lake, clones: &BTreeSet<usize>, margin: f64) -> Vec<FleetEv
 }
 
 /// The kernels that most of these machines had before a day and from then on, where they differ.
-fn kernel_change(lake: &Lake, kernels: &BTreeMap<usize, BTreeMap<i64, u32>>, hosts: &BTreeSet<usize>, day: i64) -> Option<[String; 2]> {
+fn kernel_change(
+    lake: &Lake,
+    kernels: &BTreeMap<usize, BTreeMap<i64, u32>>,
+    hosts: &BTreeSet<usize>,
+    day: i64,
+) -> Option<[String; 2]> {
     let mut changes: BTreeMap<[u32; 2], usize> = BTreeMap::new();
     for seen in hosts.iter().filter_map(|host| kernels.get(host)) {
         let before = seen.range(..day).next_back();
@@ -99,5 +110,6 @@ fn kernel_change(lake: &Lake, kernels: &BTreeMap<usize, BTreeMap<i64, u32>>, hos
         }
     }
     let (change, count) = changes.into_iter().max_by_key(|(_, count)| *count)?;
-    (change[0] != change[1] && 2 * count > hosts.len()).then(|| change.map(|kernel| lake.kernels.name(kernel).to_owned()))
+    (change[0] != change[1] && 2 * count > hosts.len())
+        .then(|| change.map(|kernel| lake.kernels.name(kernel).to_owned()))
 }

@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Date32Array, MapArray, RecordBatch, StringArray, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Date32Array, MapArray, RecordBatch, StringArray, new_null_array,
+};
 use arrow::datatypes::{Float64Type, Int64Type, Schema, TimestampMicrosecondType};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use weighbridge_record::Ending;
 
 use super::model::{Part, PartRow, Row};
@@ -18,16 +22,48 @@ use crate::table::VERSION_KEY;
 
 /// What every report needs of each row.
 const OF_ROWS: [&str; 23] = [
-    "record_id", "case_id", "outcome", "why", "complete", "higher_is_better", "value", "runs", "spread_between", "to_hub", "machine",
-    "machine_from", "boot_id", "hw_class", "cpu_name", "icount", "started", "ended", "plan_id", "shard", "shards", "attempt",
+    "record_id",
+    "case_id",
+    "outcome",
+    "why",
+    "complete",
+    "higher_is_better",
+    "value",
+    "runs",
+    "spread_between",
+    "to_hub",
+    "machine",
+    "machine_from",
+    "boot_id",
+    "hw_class",
+    "cpu_name",
+    "icount",
+    "started",
+    "ended",
+    "plan_id",
+    "shard",
+    "shards",
+    "attempt",
     "kernel_release",
 ];
 
 /// What it needs once of a record: settings, in maps and in columns of their own.
 const MAPS: [&str; 2] = ["labels", "facts"];
 const SETTINGS: [&str; 14] = [
-    "kernel_release", "kernel_build", "microcode", "cmdline", "mitigations_sha", "libc", "tool_version", "dmi_bios", "dmi_product",
-    "cpu_stepping", "instance_type", "cgroup_cpu_max", "clock_source", "allowed_cpus",
+    "kernel_release",
+    "kernel_build",
+    "microcode",
+    "cmdline",
+    "mitigations_sha",
+    "libc",
+    "tool_version",
+    "dmi_bios",
+    "dmi_product",
+    "cpu_stepping",
+    "instance_type",
+    "cgroup_cpu_max",
+    "clock_source",
+    "allowed_cpus",
 ];
 
 /// Half an interquartile range of a normal distribution, in standard deviations.
@@ -43,9 +79,15 @@ pub struct Plan {
 impl Plan {
     pub fn of(wanted: &Wanted) -> Result<Plan, Failure> {
         let filters: Vec<&Filter> = wanted.only.iter().chain(&wanted.sides).collect();
-        let asked: BTreeSet<&str> = filters.iter().flat_map(|filter| filter.columns.iter().map(String::as_str)).collect();
+        let asked: BTreeSet<&str> =
+            filters.iter().flat_map(|filter| filter.columns.iter().map(String::as_str)).collect();
         let is_read = |name: &str| OF_ROWS.contains(&name) || asked.contains(name);
-        let fields: Vec<_> = schema::with_partitions().fields().iter().filter(|field| is_read(field.name())).cloned().collect();
+        let fields: Vec<_> = schema::with_partitions()
+            .fields()
+            .iter()
+            .filter(|field| is_read(field.name()))
+            .cloned()
+            .collect();
         let schema = Arc::new(Schema::new(fields));
         let bound = |filter: &Filter| filter.bound(&schema);
         let only = wanted.only.as_ref().map(bound).transpose()?;
@@ -61,7 +103,9 @@ impl Plan {
         let settings: Vec<_> = schema::with_partitions()
             .fields()
             .iter()
-            .filter(|field| ["record_id"].iter().chain(&MAPS).chain(&SETTINGS).any(|name| name == field.name()))
+            .filter(|field| {
+                ["record_id"].iter().chain(&MAPS).chain(&SETTINGS).any(|name| name == field.name())
+            })
             .cloned()
             .collect();
         // A record has the same settings in each of its rows, and an object that one host wrote has one record.
@@ -83,7 +127,12 @@ impl Plan {
         Ok(parts)
     }
 
-    fn add(&self, batch: &RecordBatch, facts: &mut BTreeMap<String, BTreeMap<String, String>>, parts: &mut Vec<Part>) -> Result<(), String> {
+    fn add(
+        &self,
+        batch: &RecordBatch,
+        facts: &mut BTreeMap<String, BTreeMap<String, String>>,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), String> {
         let kept = self.only.as_ref().map(|only| only.holds(batch)).transpose()?;
         let sides = self.sides.iter().map(|side| side.holds(batch)).collect::<Result<Vec<_>, _>>()?;
         let columns = Columns::of(batch)?;
@@ -96,7 +145,11 @@ impl Plan {
                     parts.len() - 1
                 }),
             };
-            let of_sides = sides.iter().enumerate().filter(|(_, holds)| holds[row]).fold(0, |bits, (side, _)| bits | 1 << side);
+            let of_sides = sides
+                .iter()
+                .enumerate()
+                .filter(|(_, holds)| holds[row])
+                .fold(0, |bits, (side, _)| bits | 1 << side);
             parts[at].rows.push(columns.row(row, of_sides)?);
         }
         Ok(())
@@ -114,9 +167,12 @@ pub fn check(name: &str, bytes: Vec<u8>) -> Result<(), String> {
 }
 
 fn metadata(bytes: &bytes::Bytes) -> Result<ArrowReaderMetadata, String> {
-    let metadata = ArrowReaderMetadata::load(bytes, ArrowReaderOptions::new()).map_err(|error| format!("no Parquet: {error}"))?;
+    let metadata = ArrowReaderMetadata::load(bytes, ArrowReaderOptions::new())
+        .map_err(|error| format!("no Parquet: {error}"))?;
     let pairs = metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
-    let version = pairs.filter(|pair| pair.key == VERSION_KEY).find_map(|pair| pair.value.as_ref()?.parse::<u32>().ok());
+    let version = pairs
+        .filter(|pair| pair.key == VERSION_KEY)
+        .find_map(|pair| pair.value.as_ref()?.parse::<u32>().ok());
     match version {
         Some(version) if version > VERSION => Err(format!(
             "written with version {version} of the table, and this program reads up to {VERSION}; read it with a newer one"
@@ -136,7 +192,8 @@ fn batches(
 ) -> Result<Vec<RecordBatch>, String> {
     let names = schema.fields().iter().map(|field| field.name().as_str());
     let mask = ProjectionMask::columns(metadata.parquet_schema(), names);
-    let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), metadata.clone()).with_projection(mask);
+    let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), metadata.clone())
+        .with_projection(mask);
     if let Some(limit) = limit {
         builder = builder.with_limit(limit);
     }
@@ -148,7 +205,12 @@ fn batches(
             if let Some(array) = batch.column_by_name(field.name()) {
                 return match array.data_type() == field.data_type() {
                     true => Ok(array.clone()),
-                    false => Err(format!("{} is {} and should be {}", field.name(), array.data_type(), field.data_type())),
+                    false => Err(format!(
+                        "{} is {} and should be {}",
+                        field.name(),
+                        array.data_type(),
+                        field.data_type()
+                    )),
                 };
             }
             let value = of_name.iter().find(|(name, _)| name == field.name()).and_then(|(_, value)| *value);
@@ -171,7 +233,10 @@ fn days(day: &str) -> Option<i32> {
 }
 
 fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a StringArray, String> {
-    batch.column_by_name(name).and_then(|array| array.as_string_opt::<i32>()).ok_or_else(|| format!("has no texts in {name}"))
+    batch
+        .column_by_name(name)
+        .and_then(|array| array.as_string_opt::<i32>())
+        .ok_or_else(|| format!("has no texts in {name}"))
 }
 
 fn facts_of(batch: &RecordBatch, row: usize) -> Result<BTreeMap<String, String>, String> {
@@ -183,7 +248,10 @@ fn facts_of(batch: &RecordBatch, row: usize) -> Result<BTreeMap<String, String>,
         }
     }
     for name in MAPS {
-        let map: &MapArray = batch.column_by_name(name).and_then(|array| array.as_map_opt()).ok_or_else(|| format!("has no {name}"))?;
+        let map: &MapArray = batch
+            .column_by_name(name)
+            .and_then(|array| array.as_map_opt())
+            .ok_or_else(|| format!("has no {name}"))?;
         if !map.is_valid(row) {
             continue;
         }
@@ -269,9 +337,13 @@ impl<'a> Columns<'a> {
     fn row(&self, row: usize, sides: u8) -> Result<PartRow, String> {
         let outcome = self.text("outcome", row);
         let endings = [Ending::Measured, Ending::Skipped, Ending::Void, Ending::Interrupted];
-        let ending = endings.into_iter().find(|ending| ending.name() == outcome).ok_or_else(|| format!("has an outcome `{outcome}`"))?;
+        let ending = endings
+            .into_iter()
+            .find(|ending| ending.name() == outcome)
+            .ok_or_else(|| format!("has an outcome `{outcome}`"))?;
         // A figure that rests on fewer runs than it should, or on none that count, is none here.
-        let known = |value: f64| if ending == Ending::Measured && value > 0.0 { value.ln() } else { f64::NAN };
+        let known =
+            |value: f64| if ending == Ending::Measured && value > 0.0 { value.ln() } else { f64::NAN };
         let value = known(self.float("value", row));
         let figures = Row {
             case: 0,

@@ -185,14 +185,25 @@ impl Lake {
             of.named_by.clone_from(&part.named_by);
             of.class = class;
             of.facts_of_us = part.started_us;
-            of.facts = part.facts.iter().map(|(name, value)| (self.facts.number(name), self.values.number(value))).collect();
+            of.facts = part
+                .facts
+                .iter()
+                .map(|(name, value)| (self.facts.number(name), self.values.number(value)))
+                .collect();
         }
         let rows = part
             .rows
             .into_iter()
-            .map(|row| Row { case: self.cases.number(&row.case), why: self.whys.number(&row.why), ..row.figures })
+            .map(|row| Row {
+                case: self.cases.number(&row.case),
+                why: self.whys.number(&row.why),
+                ..row.figures
+            })
             .collect();
-        let days = |written: i64| match (part.started_us - written, written - part.ended_us.unwrap_or(part.started_us)) {
+        let days = |written: i64| match (
+            part.started_us - written,
+            written - part.ended_us.unwrap_or(part.started_us),
+        ) {
             (ahead, _) if ahead > DAY_US => ahead / DAY_US,
             (_, behind) if behind > DAY_US => -(behind / DAY_US),
             _ => 0,

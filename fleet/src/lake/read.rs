@@ -29,7 +29,8 @@ pub struct Wanted {
 impl Wanted {
     fn takes(&self, name: &str) -> bool {
         let [campaign, day] = ["campaign", "day"].map(|key| partition(name, key).unwrap_or_default());
-        self.since.as_deref().is_none_or(|since| day >= since) && self.campaign.as_deref().is_none_or(|only| campaign == only)
+        self.since.as_deref().is_none_or(|since| day >= since)
+            && self.campaign.as_deref().is_none_or(|only| campaign == only)
     }
 }
 
@@ -79,10 +80,15 @@ impl Lake {
                 Ok((name, meta, Ok(parts))) => {
                     lake.objects += 1;
                     let written_us = meta.last_modified.timestamp_micros();
-                    parts.into_iter().for_each(|part| lake.add(part, Some(written_us).filter(|_| !is_compacted(&name))));
+                    parts
+                        .into_iter()
+                        .for_each(|part| lake.add(part, Some(written_us).filter(|_| !is_compacted(&name))));
                 }
                 Ok((name, _, Err(why))) => {
-                    lake.problems.push(Failure::hopeless(format!("{name} in {}: {why}; it is left out", store.shown())));
+                    lake.problems.push(Failure::hopeless(format!(
+                        "{name} in {}: {why}; it is left out",
+                        store.shown()
+                    )));
                 }
                 Err(failure) if failure.exit == Exit::Again => return Err(failure),
                 Err(failure) => lake.problems.push(failure),

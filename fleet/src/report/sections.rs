@@ -19,7 +19,11 @@ pub fn warnings(of: &Findings) -> Vec<String> {
     let mut warn = |is_so: bool, text: String| all.extend(is_so.then_some(text));
     warn(
         !trouble.objects.is_empty(),
-        format!("{} objects could not be used and are left out: {}", trouble.objects.len(), few(&trouble.objects, 3)),
+        format!(
+            "{} objects could not be used and are left out: {}",
+            trouble.objects.len(),
+            few(&trouble.objects, 3)
+        ),
     );
     warn(
         !trouble.clones.is_empty(),
@@ -38,11 +42,18 @@ pub fn warnings(of: &Findings) -> Vec<String> {
     );
     warn(
         !trouble.clocks_ahead.is_empty(),
-        format!("the clocks of {} machines are more than a day ahead of the store's: {}", trouble.clocks_ahead.len(), few(&trouble.clocks_ahead, 5)),
+        format!(
+            "the clocks of {} machines are more than a day ahead of the store's: {}",
+            trouble.clocks_ahead.len(),
+            few(&trouble.clocks_ahead, 5)
+        ),
     );
     warn(
         trouble.late_sessions > 0,
-        format!("{} sessions came more than a day after they ended: pushed late, or by a clock that is behind", trouble.late_sessions),
+        format!(
+            "{} sessions came more than a day after they ended: pushed late, or by a clock that is behind",
+            trouble.late_sessions
+        ),
     );
     all
 }
@@ -82,7 +93,8 @@ fn named(class: &Class) -> String {
 }
 
 fn machines_sentences(of: &Findings) -> Vec<String> {
-    let sure: usize = of.classes.iter().map(|class| class.hosts.iter().filter(|host| host.is_sure).count()).sum();
+    let sure: usize =
+        of.classes.iter().map(|class| class.hosts.iter().filter(|host| host.is_sure).count()).sum();
     let candidates: usize = of.classes.iter().map(|class| class.candidates).sum();
     let margin = 100.0 * of.margin;
     let mut all = vec![format!(
@@ -114,13 +126,22 @@ fn machines_blocks(of: &Findings) -> Vec<Block> {
         of.classes.iter().flat_map(|class| class.hosts.iter().map(move |host| (class, host))).collect();
     let heads = ["machine", "class", "cost against its class", "95 %", "boots", "claim"];
     let row = |(class, host): &(&Class, &OffHost)| {
-        let interval = host.interval.map_or_else(String::new, |[low, high]| format!("{} to {}", percent(low), percent(high)));
+        let interval = host
+            .interval
+            .map_or_else(String::new, |[low, high]| format!("{} to {}", percent(low), percent(high)));
         let claim = match (host.is_sure, host.in_band) {
             (true, false) => "sure",
             (true, true) => "sure; in a band of its class",
             (false, _) => "measure again",
         };
-        vec![host.machine.clone(), class.hw_class.clone(), percent(host.effect), interval, host.boots.to_string(), claim.into()]
+        vec![
+            host.machine.clone(),
+            class.hw_class.clone(),
+            percent(host.effect),
+            interval,
+            host.boots.to_string(),
+            claim.into(),
+        ]
     };
     top(&heads, 2, &rows, row)
 }
@@ -155,7 +176,14 @@ fn cells_blocks(of: &Findings) -> Vec<Block> {
     top(&heads, 2, &rows, |cell| {
         let alone = cell.of_cost.map_or_else(String::new, percent);
         let claim = if cell.is_sure { "sure" } else { "measure again" };
-        vec![cell.machine.clone(), cell.case.clone(), percent(cell.effect), alone, cell.boots.to_string(), claim.into()]
+        vec![
+            cell.machine.clone(),
+            cell.case.clone(),
+            percent(cell.effect),
+            alone,
+            cell.boots.to_string(),
+            claim.into(),
+        ]
     })
 }
 
@@ -164,7 +192,11 @@ fn remeasure_sentences(of: &Findings) -> Vec<String> {
     match plan.hosts.len() {
         0 => vec!["Nothing.".into()],
         hosts => {
-            let left = if plan.left_out > 0 { format!(" {} candidates that are off by less are left out.", plan.left_out) } else { String::new() };
+            let left = if plan.left_out > 0 {
+                format!(" {} candidates that are off by less are left out.", plan.left_out)
+            } else {
+                String::new()
+            };
             vec![format!("{hosts} machines, each in another boot; `--remeasure FILE` writes them.{left}")]
         }
     }
@@ -195,11 +227,19 @@ fn settings_blocks(of: &Findings) -> Vec<Block> {
         let first = &group.settings[0];
         let sentence = format!(
             "{} = {}: {} in {} ({} machines; p {:.3} of any setting by chance)",
-            first.name, first.value, percent(group.effect), group.case, first.machines, group.p
+            first.name,
+            first.value,
+            percent(group.effect),
+            group.case,
+            first.machines,
+            group.p
         );
         let same = group.settings[1..].iter().map(|other| {
             let how = if other.with_first > 0.0 { "=" } else { "≠" };
-            format!("{} {how} {} cannot be told from it (φ {:.2}, {} machines)", other.name, other.value, other.with_first, other.machines)
+            format!(
+                "{} {how} {} cannot be told from it (φ {:.2}, {} machines)",
+                other.name, other.value, other.with_first, other.machines
+            )
         });
         blocks.push(Block::Heading(sentence));
         blocks.push(Block::sentences(same.chain([format!("To tell: {}", group.experiment)])));
@@ -213,7 +253,9 @@ fn event_sentences(of: &Findings) -> Vec<String> {
 
 fn event_blocks(of: &Findings) -> Vec<Block> {
     let sentence = |event: &crate::analysis::FleetEvent| {
-        let kernel = event.kernel.as_ref().map_or_else(String::new, |[from, to]| format!("; on that day their kernel went from {from} to {to}"));
+        let kernel = event.kernel.as_ref().map_or_else(String::new, |[from, to]| {
+            format!("; on that day their kernel went from {from} to {to}")
+        });
         format!(
             "{}: {} on {} of {} machines, in {} cases ({}){kernel}. Among them: {}",
             event.day,
@@ -233,7 +275,9 @@ fn neighbor_sentences(of: &Findings) -> Vec<String> {
     if found.sessions == 0 {
         return vec!["No two sessions ran on one machine at the same time.".into()];
     }
-    let cost = found.cost.map_or_else(String::new, |cost| format!(" They cost {} more than others of the same machines and cases.", percent(cost)));
+    let cost = found.cost.map_or_else(String::new, |cost| {
+        format!(" They cost {} more than others of the same machines and cases.", percent(cost))
+    });
     vec![format!(
         "{} sessions on {} machines ran beside another one. None of them counts for a claim.{cost}",
         found.sessions, found.machines
@@ -254,13 +298,21 @@ fn scatter_sentences(of: &Findings) -> Vec<String> {
         return vec!["There are too few machines of one class.".into()];
     }
     let text = |of: Option<ScatterOf>, otherwise: &str| {
-        of.map_or_else(|| otherwise.into(), |of| format!("{} ({} to {})", plainly(of.median), plainly(of.quarters[0]), plainly(of.quarters[1])))
+        of.map_or_else(
+            || otherwise.into(),
+            |of| {
+                format!("{} ({} to {})", plainly(of.median), plainly(of.quarters[0]), plainly(of.quarters[1]))
+            },
+        )
     };
     let mut all = vec![format!(
         "In the middle case of class {}, with the middle half of the cases: between machines {}, between boots of a machine {}, between runs of a boot {}.",
         scatter.hw_class,
         text(scatter.host, "not known"),
-        text(scatter.boot, "not known, for too few machines have two boots, and so part of that between machines"),
+        text(
+            scatter.boot,
+            "not known, for too few machines have two boots, and so part of that between machines"
+        ),
         text(scatter.run, "not known"),
     )];
     all.extend(scatter.runs_per_boot.map(|runs| {
@@ -271,23 +323,37 @@ fn scatter_sentences(of: &Findings) -> Vec<String> {
 
 fn scatter_blocks(of: &Findings) -> Vec<Block> {
     let heads = ["to know a difference to", "different machines a side", "or machines before and after"];
-    let count = |hosts: Option<usize>| hosts.map_or_else(|| "no number suffices".into(), |hosts| hosts.to_string());
+    let count =
+        |hosts: Option<usize>| hosts.map_or_else(|| "no number suffices".into(), |hosts| hosts.to_string());
     let mut rows = of.scatter.needed.clone();
     rows.sort_by(|a, b| a.margin.total_cmp(&b.margin));
     rows.dedup_by(|a, b| a.margin == b.margin);
-    top(&heads, 0, &rows, |needed| vec![format!("± {} %", 100.0 * needed.margin), count(needed.a_side), count(needed.paired)])
+    top(&heads, 0, &rows, |needed| {
+        vec![format!("± {} %", 100.0 * needed.margin), count(needed.a_side), count(needed.paired)]
+    })
 }
 
 fn coverage_sentences(of: &Findings) -> Vec<String> {
     let there = &of.coverage;
     let mut all = vec![format!(
         "{} machines, {} boots, {} sessions ({} incomplete), {} cases, {} figures, from {} to {} (UTC).",
-        there.machines, there.boots, there.sessions, there.incomplete_sessions, there.cases, there.measured, there.from, there.to
+        there.machines,
+        there.boots,
+        there.sessions,
+        there.incomplete_sessions,
+        there.cases,
+        there.measured,
+        there.from,
+        there.to
     )];
     let mut also = |is_so: bool, text: String| all.extend(is_so.then_some(text));
     also(
         !there.missing_machines.is_empty(),
-        format!("{} machines that should be there are not: {}.", there.missing_machines.len(), few(&there.missing_machines, 10)),
+        format!(
+            "{} machines that should be there are not: {}.",
+            there.missing_machines.len(),
+            few(&there.missing_machines, 10)
+        ),
     );
     also(
         there.missing_cells > 0,
@@ -303,24 +369,40 @@ fn coverage_sentences(of: &Findings) -> Vec<String> {
 fn coverage_blocks(of: &Findings) -> Vec<Block> {
     let there = &of.coverage;
     let mut blocks = top(&["outcome", "why", "rows", "machines", "cases"], 2, &there.unmeasured, |of| {
-        vec![of.outcome.into(), of.why.clone(), of.rows.to_string(), of.machines.to_string(), of.cases.join(", ")]
+        vec![
+            of.outcome.into(),
+            of.why.clone(),
+            of.rows.to_string(),
+            of.machines.to_string(),
+            of.cases.join(", "),
+        ]
     });
     if !there.missing_cases.is_empty() {
-        let inside = Table::of_first(&["case", "machines without it"], 1, 25 * MOST, &there.missing_cases, |(case, machines)| {
-            vec![case.clone(), machines.to_string()]
-        });
+        let inside = Table::of_first(
+            &["case", "machines without it"],
+            1,
+            25 * MOST,
+            &there.missing_cases,
+            |(case, machines)| vec![case.clone(), machines.to_string()],
+        );
         blocks.push(Block::fold("Missing by case".into(), inside.blocks()));
     }
     blocks
 }
 
 fn class_blocks(of: &Findings) -> Vec<Block> {
-    let heads = ["class", "CPU", "machines", "boots", "cases", "5 %", "middle", "95 %", "scatter between boots"];
+    let heads =
+        ["class", "CPU", "machines", "boots", "cases", "5 %", "middle", "95 %", "scatter between boots"];
     let mut blocks = top(&heads, 2, &of.classes, |class| {
         let at = |place: usize| class.effects.as_ref().map_or_else(String::new, |of| percent(of.at[place]));
         let deviation = class.deviation.map_or_else(String::new, plainly);
         let counts = [class.machines, class.boots, class.cases].map(|count| count.to_string());
-        [vec![class.hw_class.clone(), class.cpu.clone()], counts.to_vec(), vec![at(1), at(3), at(5), deviation]].concat()
+        [
+            vec![class.hw_class.clone(), class.cpu.clone()],
+            counts.to_vec(),
+            vec![at(1), at(3), at(5), deviation],
+        ]
+        .concat()
     });
     let margin = of.margin.ln_1p();
     for class in of.classes.iter().filter(|class| class.machines > 1).take(MOST_MAPS) {
@@ -332,16 +414,26 @@ fn class_blocks(of: &Findings) -> Vec<Block> {
         }
         // From the most expensive to the cheapest; of more than a page has room for, the middle is left out.
         let head = rows / 2 + rows % 2;
-        let kept: Vec<usize> = (0..head).chain(class.map.rows.len() - (rows - head)..class.map.rows.len()).collect();
+        let kept: Vec<usize> =
+            (0..head).chain(class.map.rows.len() - (rows - head)..class.map.rows.len()).collect();
         let map = CellMap {
             rows: kept.iter().map(|row| class.map.rows[*row].clone()).collect(),
             columns: class.map.columns.clone(),
-            cells: kept.iter().flat_map(|row| &class.map.cells[row * columns..][..columns]).copied().collect(),
+            cells: kept
+                .iter()
+                .flat_map(|row| &class.map.cells[row * columns..][..columns])
+                .copied()
+                .collect(),
             step: margin / STEPS,
             full: (3.0 * STEPS) as i8,
         };
         let about = "Each row is a machine, the most expensive at the top, each column a case; orange costs more than the class, blue less, and full color is three margins. Where machines are more than pixels, a pixel shows the one that is furthest off.";
-        blocks.push(Block::chart(format!("Machines × cases of class {}", named(class)), about, Drawing::Map(map), None));
+        blocks.push(Block::chart(
+            format!("Machines × cases of class {}", named(class)),
+            about,
+            Drawing::Map(map),
+            None,
+        ));
     }
     blocks
 }

@@ -44,7 +44,9 @@ fn bad_machines_are_found_and_few_claims_are_wrong_in_all_four_fleets() {
         let seeds = setting("FLEET_SEEDS", 3);
         for seed in 1..=seeds {
             let bad = MARGIN.mul_add(2.0, 0.0).ln_1p();
-            let world = World::new(kind, hosts(), 30, seed).with_bad_hosts(10, bad).with_bad_cells(10, 0.2_f64.ln_1p());
+            let world = World::new(kind, hosts(), 30, seed)
+                .with_bad_hosts(10, bad)
+                .with_bad_cells(10, 0.2_f64.ln_1p());
             let (_, findings) = measured(&world);
             let sure = claimed(&findings);
             found += world.bad_hosts.iter().filter(|host| sure.contains(host)).count();
@@ -52,13 +54,18 @@ fn bad_machines_are_found_and_few_claims_are_wrong_in_all_four_fleets() {
             wrong += sure.iter().filter(|host| world.hosts[**host].abs() <= MARGIN.ln_1p()).count();
             let of_cells = findings.classes.iter().flat_map(|class| &class.cells).filter(|cell| cell.is_sure);
             for cell in of_cells {
-                let at = (cell.machine[1..].parse().unwrap(), world.cases.iter().position(|case| *case == cell.case).unwrap());
+                let at = (
+                    cell.machine[1..].parse().unwrap(),
+                    world.cases.iter().position(|case| *case == cell.case).unwrap(),
+                );
                 if world.bad_cells.contains(&at) { cells += 1 } else { wrong_cells += 1 }
             }
         }
         let told = format!(
             "{kind:?}, {seeds} seeds of {} machines: {found} of {} bad machines found, {wrong} of {claims} claims wrong; {cells} of {} bad cells, {wrong_cells} wrong",
-            hosts(), 10 * seeds, 10 * seeds
+            hosts(),
+            10 * seeds,
+            10 * seeds
         );
         println!("{told}");
         assert!(found as u64 >= 7 * seeds, "{told}");
@@ -74,12 +81,16 @@ fn a_fleet_within_the_margin_gives_no_claim() {
         let with_claims = (1..=seeds).filter(|seed| {
             let world = World::new(kind, hosts(), 30, 1000 + seed).within(MARGIN.ln_1p());
             let (_, findings) = measured(&world);
-            let cells = findings.classes.iter().flat_map(|class| &class.cells).filter(|cell| cell.is_sure).count();
+            let cells =
+                findings.classes.iter().flat_map(|class| &class.cells).filter(|cell| cell.is_sure).count();
             println!("{kind:?} {seed}: {} machines and {cells} cells claimed", claimed(&findings).len());
             !claimed(&findings).is_empty() || cells > 0
         });
         let with_claims = with_claims.count();
-        assert!(with_claims as u64 <= seeds.div_ceil(20), "{kind:?}: claims in {with_claims} of {seeds} fleets");
+        assert!(
+            with_claims as u64 <= seeds.div_ceil(20),
+            "{kind:?}: claims in {with_claims} of {seeds} fleets"
+        );
     }
 }
 
@@ -87,7 +98,10 @@ fn a_fleet_within_the_margin_gives_no_claim() {
 fn two_bands_are_told_as_two_bands() {
     let (_, findings) = measured(&World::new(Kind::TwoBands, 2000, 30, 5));
     let [lower, upper] = findings.classes[0].bands.expect("two bands");
-    assert!((upper[0] - 0.3).abs() < 0.05 && (upper[1] - lower[1] - 0.04).abs() < 0.006, "{lower:?} {upper:?}");
+    assert!(
+        (upper[0] - 0.3).abs() < 0.05 && (upper[1] - lower[1] - 0.04).abs() < 0.006,
+        "{lower:?} {upper:?}"
+    );
     for kind in [Kind::Normal, Kind::HeavyCells, Kind::HeavyHosts] {
         let (_, findings) = measured(&World::new(kind, 2000, 30, 5));
         assert_eq!(findings.classes[0].bands, None, "{kind:?}");

@@ -15,7 +15,9 @@ fn document() -> String {
 
 #[test]
 fn the_document_has_every_column_with_its_type_and_meaning() {
-    let row = |column: &weighbridge_fleet::schema::Column| format!("| `{}` | {} | {} |", column.name, column.kind.name(), column.about);
+    let row = |column: &weighbridge_fleet::schema::Column| {
+        format!("| `{}` | {} | {} |", column.name, column.kind.name(), column.about)
+    };
     let expected: Vec<String> = COLUMNS.iter().map(row).collect();
     let document = document();
     let found: Vec<&str> = document.lines().filter(|line| line.starts_with("| `")).collect();

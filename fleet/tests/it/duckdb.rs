@@ -46,14 +46,18 @@ for query in queries:
 /// Rewrites an object with other columns.
 fn rewritten(path: &Path, change: impl Fn(&RecordBatch) -> RecordBatch) {
     let bytes = fs::read(path).unwrap();
-    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap().build().unwrap();
+    let reader =
+        ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap().build().unwrap();
     let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
     fs::write(path, table::parquet(&change(&batches[0]))).unwrap();
 }
 
 #[test]
 fn twelve_queries_have_the_same_answers_in_duckdb_over_old_and_new_files() {
-    let is_there = Command::new("python3").args(["-c", "import duckdb"]).output().is_ok_and(|output| output.status.success());
+    let is_there = Command::new("python3")
+        .args(["-c", "import duckdb"])
+        .output()
+        .is_ok_and(|output| output.status.success());
     if !is_there {
         return skipped("DuckDB is not installed: `pip install duckdb`");
     }
@@ -61,7 +65,8 @@ fn twelve_queries_have_the_same_answers_in_duckdb_over_old_and_new_files() {
     let world = World::new(Kind::Normal, 12, 8, 1).with_facts(3, Some(0.02));
     let spool = spool(folder.path(), &world);
     for host in 0..4 {
-        fs::write(spool.join(format!("{host}-again.jsonl")), record(&world.session(host, 1, 1, &[]))).unwrap();
+        fs::write(spool.join(format!("{host}-again.jsonl")), record(&world.session(host, 1, 1, &[])))
+            .unwrap();
     }
     let store = folder.path().join("store");
     ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 0);
@@ -70,7 +75,10 @@ fn twelve_queries_have_the_same_answers_in_duckdb_over_old_and_new_files() {
     for name in &results[..5] {
         rewritten(&store.join(name), |batch| {
             let kept: Vec<usize> = (0..batch.num_columns())
-                .filter(|column| !["emulator", "restarts", "p99_ns"].contains(&batch.schema().field(*column).name().as_str()))
+                .filter(|column| {
+                    !["emulator", "restarts", "p99_ns"]
+                        .contains(&batch.schema().field(*column).name().as_str())
+                })
                 .collect();
             batch.project(&kept).unwrap()
         });
@@ -94,8 +102,12 @@ fn twelve_queries_have_the_same_answers_in_duckdb_over_old_and_new_files() {
     let answers = ends_with(&output, 0);
     assert_eq!(answers.lines().count(), queries.len(), "{answers}");
     for (query, theirs) in queries.iter().zip(answers.lines()) {
-        let ours = ends_with(&program().arg("sql").arg(&store).arg(query).args(["--format", "json"]).output().unwrap(), 0);
-        let ours: Vec<serde_json::Value> = ours.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let ours = ends_with(
+            &program().arg("sql").arg(&store).arg(query).args(["--format", "json"]).output().unwrap(),
+            0,
+        );
+        let ours: Vec<serde_json::Value> =
+            ours.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let mut theirs: Vec<serde_json::Value> = serde_json::from_str(theirs).unwrap();
         // What is null is left out of a line of JSON.
         for row in &mut theirs {
@@ -111,7 +123,9 @@ fn alike(one: &serde_json::Value, other: &serde_json::Value) -> bool {
     use serde_json::Value::{Array, Number, Object};
     match (one, other) {
         (Array(a), Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
-        (Object(a), Object(b)) => a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b))),
+        (Object(a), Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b)))
+        }
         (Number(a), Number(b)) => {
             let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
             (a - b).abs() <= 1e-12 * a.abs().max(b.abs())

@@ -34,7 +34,8 @@ fn sessions_that_overlap_in_one_boot_are_flagged_and_consecutive_ones_are_not() 
     assert_eq!((found.sessions, found.machines), (2, 1), "{found:?}");
     assert_eq!(found.overlaps[0].seconds, 30.0);
     assert_eq!(found.overlaps[0].other, "job-17");
-    let found = analyze(&lake([first.clone(), again(&first, MINUTE_US, "after")]), &Options::default()).interference;
+    let found =
+        analyze(&lake([first.clone(), again(&first, MINUTE_US, "after")]), &Options::default()).interference;
     assert_eq!(found.sessions, 0, "{found:?}");
     let elsewhere = SessionPart { boot: "another".into(), ..again(&first, MINUTE_US / 2, "elsewhere") };
     assert_eq!(analyze(&lake([first, elsewhere]), &Options::default()).interference.sessions, 0);
@@ -45,10 +46,13 @@ fn what_ran_beside_another_session_is_no_claim() {
     let world = World::new(Kind::Normal, 40, 8, 2).with_bad_hosts(1, 0.2);
     let bad = world.bad_hosts[0];
     let both = |host| [world.session(host, 0, 0, &[]), world.session(host, 1, 1, &[])];
-    let sure = |lake: &Lake| analyze(lake, &Options::default()).classes[0].hosts.iter().filter(|host| host.is_sure).count();
+    let sure = |lake: &Lake| {
+        analyze(lake, &Options::default()).classes[0].hosts.iter().filter(|host| host.is_sure).count()
+    };
     let mut all: Vec<SessionPart> = (0..40).flat_map(both).collect();
     assert_eq!(sure(&lake(all.clone())), 1);
-    let beside: Vec<SessionPart> = both(bad).iter().map(|part| again(part, MINUTE_US / 2, "beside")).collect();
+    let beside: Vec<SessionPart> =
+        both(bad).iter().map(|part| again(part, MINUTE_US / 2, "beside")).collect();
     all.extend(beside);
     assert_eq!(sure(&lake(all)), 0);
 }
@@ -58,7 +62,8 @@ fn a_name_that_is_in_two_boots_at_once_is_two_machines() {
     let world = world();
     let first = world.session(3, 0, 0, &[]);
     let clone = SessionPart { boot: "of-the-clone".into(), ..again(&first, MINUTE_US / 2, "clone") };
-    let found = analyze(&lake([first.clone(), clone, world.session(4, 0, 0, &[])]), &Options::default()).trouble;
+    let found =
+        analyze(&lake([first.clone(), clone, world.session(4, 0, 0, &[])]), &Options::default()).trouble;
     assert_eq!(found.clones, [world.name(3)]);
     // In turns: a boot that is over comes back.
     let turns = ["x", "y", "x"].iter().enumerate().map(|(at, boot)| {
@@ -101,7 +106,10 @@ fn what_is_missing_is_told_by_machine_case_and_reason() {
     assert_eq!(coverage.missing_machines, ["n-gone"]);
     assert_eq!((coverage.missing_cells, coverage.missing_cases.len()), (2, 2), "{coverage:?}");
     let reason = &coverage.unmeasured[0];
-    assert_eq!((reason.outcome, reason.why.as_str(), reason.machines), ("skipped", "two-cpus needs 2 CPUs", 1));
+    assert_eq!(
+        (reason.outcome, reason.why.as_str(), reason.machines),
+        ("skipped", "two-cpus needs 2 CPUs", 1)
+    );
 }
 
 #[test]

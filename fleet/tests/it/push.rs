@@ -11,7 +11,9 @@ use crate::support::world::{Kind, World, record};
 
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weighbridge-fleet"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("AZURE_")) {
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("AZURE_"))
+    {
         command.env_remove(name);
     }
     command
@@ -101,7 +103,12 @@ fn what_is_no_record_is_named_and_the_others_are_pushed() {
     let store = folder.path().join("store");
     let said = ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 2);
     assert!(said.contains("3 new, 0 there already, 3 not pushed"), "{said}");
-    assert!(said.contains("newer.jsonl: line 1: written with schema 99, and this weighbridge reads schemas up to 2"), "{said}");
+    assert!(
+        said.contains(
+            "newer.jsonl: line 1: written with schema 99, and this weighbridge reads schemas up to 2"
+        ),
+        "{said}"
+    );
     assert!(said.contains("text.jsonl: line 1: not a line of a record"), "{said}");
     assert!(said.contains("empty.jsonl: "), "{said}");
 }
@@ -111,11 +118,13 @@ fn a_credential_in_a_record_is_not_stored_and_not_shown() {
     let folder = temp_dir("fleet");
     let world = World::new(Kind::Normal, 1, 3, 1);
     let secret = "wJalrXUtnFEMIK7MDENG";
-    let with_it = text(&record(&world.session(0, 0, 0, &[]))).replace("\"seed\":1", &format!("\"seed\":1,\"command\":[\"weighbridge\",\"--url\",\"{secret}\"]"));
+    let with_it = text(&record(&world.session(0, 0, 0, &[])))
+        .replace("\"seed\":1", &format!("\"seed\":1,\"command\":[\"weighbridge\",\"--url\",\"{secret}\"]"));
     let file = folder.path().join("a.jsonl");
     fs::write(&file, with_it).unwrap();
     let store = folder.path().join("store");
-    let output = program().env("AWS_SECRET_ACCESS_KEY", secret).arg("push").args([&store, &file]).output().unwrap();
+    let output =
+        program().env("AWS_SECRET_ACCESS_KEY", secret).arg("push").args([&store, &file]).output().unwrap();
     let said = ends_with(&output, 2);
     assert!(said.contains("AWS_SECRET_ACCESS_KEY") && !said.contains(secret), "{said}");
     assert!(objects(&store).is_empty());
@@ -142,7 +151,8 @@ fn a_store_that_is_away_is_to_be_tried_again_and_a_mistake_is_not() {
     assert!(!said.contains("wJalr") && !said.contains("AKIA"), "{said}");
     let said = ends_with(&push("ftp://bucket/fleet"), 2);
     assert!(said.contains("no address of a store") || said.contains("no store that"), "{said}");
-    let said = ends_with(&program().args(["push", "https://me:hunter2hunter2@host/x", spool]).output().unwrap(), 2);
+    let said =
+        ends_with(&program().args(["push", "https://me:hunter2hunter2@host/x", spool]).output().unwrap(), 2);
     assert!(!said.contains("hunter2"), "{said}");
 }
 
@@ -153,5 +163,8 @@ fn parquet_of_a_record_needs_no_store() {
     let out = spool.join("0.parquet");
     let said = ends_with(&program().arg("parquet").arg(spool.join("0.jsonl")).output().unwrap(), 0);
     assert!(said.contains("4 cases") && out.exists(), "{said}");
-    assert!(ends_with(&program().arg("parquet").arg(spool.join("no.jsonl")).output().unwrap(), 2).contains("No such file"));
+    assert!(
+        ends_with(&program().arg("parquet").arg(spool.join("no.jsonl")).output().unwrap(), 2)
+            .contains("No such file")
+    );
 }

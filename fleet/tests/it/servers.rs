@@ -32,7 +32,8 @@ fn push(endpoint: &str, prefix: &str, spool: &Path) -> Command {
 
 /// Names below the prefix, and tags.
 fn below(s3: &S3, prefix: &str) -> Vec<(String, String)> {
-    let strip = |(name, tag): (String, String)| (name.strip_prefix(&format!("{prefix}/")).unwrap().to_owned(), tag);
+    let strip =
+        |(name, tag): (String, String)| (name.strip_prefix(&format!("{prefix}/")).unwrap().to_owned(), tag);
     s3.objects(&format!("{prefix}/")).into_iter().map(strip).collect()
 }
 
@@ -44,7 +45,9 @@ fn a_push_leaves_the_same_objects_however_often_it_is_killed_cut_off_and_repeate
     assert!(ends_with(&push(&s3.url(), "whole", &spool).output().unwrap(), 0).contains("3 new"));
     let whole = below(&s3, "whole");
     assert_eq!(whole.len(), 6);
-    assert!(ends_with(&push(&s3.url(), "whole", &spool).output().unwrap(), 0).contains("0 new, 3 there already"));
+    assert!(
+        ends_with(&push(&s3.url(), "whole", &spool).output().unwrap(), 0).contains("0 new, 3 there already")
+    );
     assert_eq!(whole, below(&s3, "whole"));
 
     // kill −9 at ten points: before and after the server does a request.
@@ -53,7 +56,8 @@ fn a_push_leaves_the_same_objects_however_often_it_is_killed_cut_off_and_repeate
         let at = 1 + point / 2 * 3;
         let fate = if point % 2 == 0 { Fate::KillBefore } else { Fate::KillAfter };
         let proxy = Proxy::new(s3.address, move |number, _, _| if number == at { fate } else { Fate::Pass });
-        let mut child = push(&proxy.url(), &prefix, &spool).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            push(&proxy.url(), &prefix, &spool).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         proxy.kills(child.id());
         let status = child.wait().unwrap();
         assert_eq!(status.code(), None, "request {at} of {}: not killed but {status}", proxy.requests());
@@ -68,7 +72,14 @@ fn a_push_leaves_the_same_objects_however_often_it_is_killed_cut_off_and_repeate
     }
 
     // A proxy that fails in every way, each in turn.
-    let faults = [Fate::Answer(503), Fate::LoseAnswer, Fate::Answer(409), Fate::LoseRequest, Fate::Answer(500), Fate::Answer(429)];
+    let faults = [
+        Fate::Answer(503),
+        Fate::LoseAnswer,
+        Fate::Answer(409),
+        Fate::LoseRequest,
+        Fate::Answer(500),
+        Fate::Answer(429),
+    ];
     let proxy = Proxy::new(s3.address, move |number, _, _| {
         if number < 24 && number % 2 == 0 { faults[number / 2 % faults.len()] } else { Fate::Pass }
     });
@@ -84,13 +95,21 @@ fn a_store_that_refuses_says_so_at_once_and_one_that_stays_away_is_to_be_tried_a
     let spool = spool(folder.path(), &World::new(Kind::Normal, 1, 2, 1));
     let forbidden = Proxy::new(s3.address, |_, _, _| Fate::Answer(403));
     let said = ends_with(&push(&forbidden.url(), "a", &spool).output().unwrap(), 2);
-    assert!(said.contains("the store refuses it") && said.contains("AWS_SECRET_ACCESS_KEY") && !said.contains(SECRET), "{said}");
+    assert!(
+        said.contains("the store refuses it")
+            && said.contains("AWS_SECRET_ACCESS_KEY")
+            && !said.contains(SECRET),
+        "{said}"
+    );
     let away = Proxy::new(s3.address, |_, _, _| Fate::Answer(503));
     let mut command = with_s3(&away.url());
     command.args(["push", &format!("s3://{BUCKET}/b")]).arg(&spool).args(["--patience", "1"]);
     let said = ends_with(&command.output().unwrap(), 75);
     assert!(said.contains("try again later") && !said.contains(SECRET), "{said}");
-    let said = ends_with(&with_s3(&s3.url()).args(["push", "s3://no-such-bucket/x"]).arg(&spool).output().unwrap(), 2);
+    let said = ends_with(
+        &with_s3(&s3.url()).args(["push", "s3://no-such-bucket/x"]).arg(&spool).output().unwrap(),
+        2,
+    );
     assert!(said.contains("not found"), "{said}");
     for command in [["report", "s3://fleet/nothing"], ["report", "s3://no-such-bucket/x"]] {
         let said = ends_with(&with_s3(&s3.url()).args(command).output().unwrap(), 2);
@@ -123,7 +142,8 @@ fn a_slow_store_is_waited_for_and_read_as_a_folder_is() {
     let mut local = program();
     local.arg("report").arg(&store);
     assert_eq!(json(remote), json(local));
-    let query = "SELECT campaign, day, count(*) AS n, round(sum(value), 3) AS s FROM results GROUP BY campaign, day";
+    let query =
+        "SELECT campaign, day, count(*) AS n, round(sum(value), 3) AS s FROM results GROUP BY campaign, day";
     let ask = |command: &mut Command| {
         let output = command.arg(query).args(["--format", "json"]).output().unwrap();
         ends_with(&output, 0);

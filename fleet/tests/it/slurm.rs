@@ -38,14 +38,26 @@ impl Slurm {
         let node = |index: usize| {
             fs::create_dir_all(folder.path().join(format!("spool-n{index}"))).unwrap();
             let port = free_port();
-            format!("NodeName=n{index} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} State=UNKNOWN\n")
+            format!(
+                "NodeName=n{index} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} State=UNKNOWN\n"
+            )
         };
         let nodes: String = (1..=NODES).map(node).collect();
         fs::create_dir(folder.path().join("state")).unwrap();
         let control = free_port().to_string();
         let dir = folder.path().display().to_string();
-        let values = [("@ROOT@", root.to_str().unwrap().trim_end_matches('/')), ("@DIR@", &dir), ("@USER@", &user), ("@HOST@", &host), ("@CONTROL@", &control), ("@NODES@", &nodes)];
-        let configuration = values.iter().fold(include_str!("../data/slurm.conf").to_owned(), |text, (name, value)| text.replace(name, value));
+        let values = [
+            ("@ROOT@", root.to_str().unwrap().trim_end_matches('/')),
+            ("@DIR@", &dir),
+            ("@USER@", &user),
+            ("@HOST@", &host),
+            ("@CONTROL@", &control),
+            ("@NODES@", &nodes),
+        ];
+        let configuration =
+            values.iter().fold(include_str!("../data/slurm.conf").to_owned(), |text, (name, value)| {
+                text.replace(name, value)
+            });
         fs::write(folder.path().join("slurm.conf"), configuration).unwrap();
         let mut slurm = Slurm { root, folder, bin, _daemons: Vec::new() };
         let daemon = |words: &[&str]| {
@@ -55,9 +67,15 @@ impl Slurm {
         };
         let stepd = slurm.root.join("usr/sbin/slurmstepd-wlm");
         let mut daemons = vec![daemon(&["slurmctld-wlm"])];
-        daemons.extend((1..=NODES).map(|index| daemon(&["slurmd-wlm", "-d", stepd.to_str().unwrap(), "-N", &format!("n{index}")])));
+        daemons.extend(
+            (1..=NODES).map(|index| {
+                daemon(&["slurmd-wlm", "-d", stepd.to_str().unwrap(), "-N", &format!("n{index}")])
+            }),
+        );
         slurm._daemons = daemons;
-        slurm.wait("idle nodes", &["sinfo", "-h", "-t", "idle", "-p", "low", "-o", "%D"], |said| (said.trim() == NODES.to_string()).then_some(()));
+        slurm.wait("idle nodes", &["sinfo", "-h", "-t", "idle", "-p", "low", "-o", "%D"], |said| {
+            (said.trim() == NODES.to_string()).then_some(())
+        });
         Some(slurm)
     }
 
@@ -65,7 +83,8 @@ impl Slurm {
         let mut command = Command::new(self.root.join("usr").join(name));
         let libraries = self.root.join("usr/lib/x86_64-linux-gnu");
         if self.root != Path::new("/") {
-            command.env("LD_LIBRARY_PATH", format!("{}:{}/slurm-wlm", libraries.display(), libraries.display()));
+            command
+                .env("LD_LIBRARY_PATH", format!("{}:{}/slurm-wlm", libraries.display(), libraries.display()));
         }
         command.env("SLURM_CONF", self.folder.path().join("slurm.conf")).env("PATH", path_with(&self.bin));
         command
@@ -82,10 +101,17 @@ impl Slurm {
 
     /// Submits a script, and says which job it is.
     fn submit(&self, words: &[&str], script: &Path, exports: &[(&str, &Path)]) -> String {
-        let exports: String = exports.iter().map(|(name, value)| format!(",{name}={}", value.display())).collect();
+        let exports: String =
+            exports.iter().map(|(name, value)| format!(",{name}={}", value.display())).collect();
         let output = self.folder.path().join("job-%j.out");
         let mut command = self.command("bin/sbatch");
-        command.arg("--parsable").arg(format!("--export=ALL{exports}")).arg("-o").arg(output).args(words).arg(script);
+        command
+            .arg("--parsable")
+            .arg(format!("--export=ALL{exports}"))
+            .arg("-o")
+            .arg(output)
+            .args(words)
+            .arg(script);
         let output = command.current_dir(self.folder.path()).output().unwrap();
         ends_with(&output, 0);
         text(&output.stdout).trim().to_owned()
@@ -93,7 +119,9 @@ impl Slurm {
 
     /// Until none of them is there any more.
     fn ended(&self, job: &str) {
-        self.wait("the job ends", &["squeue", "-h", "-j", job], |said| (said.trim().is_empty() || said.contains("Invalid job")).then_some(()));
+        self.wait("the job ends", &["squeue", "-h", "-j", job], |said| {
+            (said.trim().is_empty() || said.contains("Invalid job")).then_some(())
+        });
     }
 
     fn outputs(&self) -> String {
@@ -137,16 +165,30 @@ fn an_array_of_eight_nodes_gives_a_row_or_a_reason_for_every_case_and_measures_w
         let script = slurm.starter(change);
         let job = slurm.submit(&[], &script, &[("PLAN", &plan), ("STORE", &store), ("SPOOL", &spool)]);
         slurm.ended(&job);
-        let all = rows(&store, "SELECT machine, outcome, placement, why, allowed_cpus, scheduler, job_id FROM results ORDER BY machine, case_id");
-        let machines: std::collections::BTreeSet<&str> = all.iter().map(|row| row["machine"].as_str().unwrap()).collect();
-        assert!(!machines.is_empty() && machines.iter().all(|name| name.starts_with('n')), "{}", slurm.outputs());
+        let all = rows(
+            &store,
+            "SELECT machine, outcome, placement, why, allowed_cpus, scheduler, job_id FROM results ORDER BY machine, case_id",
+        );
+        let machines: std::collections::BTreeSet<&str> =
+            all.iter().map(|row| row["machine"].as_str().unwrap()).collect();
+        assert!(
+            !machines.is_empty() && machines.iter().all(|name| name.starts_with('n')),
+            "{}",
+            slurm.outputs()
+        );
         if kind == "whole" {
             assert_eq!(machines.len(), NODES, "{}", slurm.outputs());
             assert_eq!(all.len(), 4 * NODES, "{all:?}");
         }
         for row in &all {
             let list = row["allowed_cpus"].as_str().unwrap();
-            let count: usize = list.split(',').map(|part| part.split_once('-').map_or(1, |(a, b)| b.parse::<usize>().unwrap() - a.parse::<usize>().unwrap() + 1)).sum();
+            let count: usize = list
+                .split(',')
+                .map(|part| {
+                    part.split_once('-')
+                        .map_or(1, |(a, b)| b.parse::<usize>().unwrap() - a.parse::<usize>().unwrap() + 1)
+                })
+                .sum();
             assert_eq!(count, allowed, "{row}");
             assert_eq!(row["scheduler"], "slurm", "{row}");
             assert!(row["job_id"].as_str().unwrap().starts_with(&job), "{row}");
@@ -166,15 +208,36 @@ fn an_array_of_eight_nodes_gives_a_row_or_a_reason_for_every_case_and_measures_w
 fn a_job_that_is_preempted_goes_on_where_it_was() {
     let Some(slurm) = Slurm::start() else { return };
     let folder = slurm.folder.path();
-    let plan = plan(folder, &["roundtrip/mock/1/same-cpu", "roundtrip/pipe/{1,64,512}/same-cpu", "--precision", "0.1%", "--budget", "20s"]);
+    let plan = plan(
+        folder,
+        &[
+            "roundtrip/mock/1/same-cpu",
+            "roundtrip/pipe/{1,64,512}/same-cpu",
+            "--precision",
+            "0.1%",
+            "--budget",
+            "20s",
+        ],
+    );
     let (store, spool) = (folder.join("store"), folder.join("spool"));
     let script = slurm.starter(|text| text.replace("--array=1-8", "--array=1-1"));
-    let job = slurm.submit(&["-p", "low", "-w", "n1"], &script, &[("PLAN", &plan), ("STORE", &store), ("SPOOL", &spool)]);
-    let record = || fs::read_dir(&spool).ok()?.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    let job = slurm.submit(
+        &["-p", "low", "-w", "n1"],
+        &script,
+        &[("PLAN", &plan), ("STORE", &store), ("SPOOL", &spool)],
+    );
+    let record = || {
+        fs::read_dir(&spool)
+            .ok()?
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.extension().is_some_and(|end| end == "jsonl"))
+    };
     // The first case is finished and the second has begun.
     eventually_some("the first case of the first attempt", || {
         let text = fs::read_to_string(record()?).ok()?;
-        (text.contains("\"outcome\":\"measured\"") && text.contains("\"kind\":\"run\",\"case\":\"roundtrip/pipe")).then_some(())
+        (text.contains("\"outcome\":\"measured\"")
+            && text.contains("\"kind\":\"run\",\"case\":\"roundtrip/pipe"))
+        .then_some(())
     });
     let urgent = folder.join("urgent.sh");
     fs::write(&urgent, "#!/bin/sh\ntrue\n").unwrap();
@@ -182,10 +245,15 @@ fn a_job_that_is_preempted_goes_on_where_it_was() {
     slurm.ended(&high);
     // The same job waits; the scheduler would let it for two minutes.
     let states = ["squeue", "-h", "-j", &job, "-o", "%T %A"];
-    let waiting = slurm.wait("the job is queued again", &states, |said| said.contains("PENDING").then(|| said.split_whitespace().last().unwrap().to_owned()));
+    let waiting = slurm.wait("the job is queued again", &states, |said| {
+        said.contains("PENDING").then(|| said.split_whitespace().last().unwrap().to_owned())
+    });
     slurm.ask(&["scontrol", "update", &format!("JobId={waiting}"), "StartTime=now"]);
     slurm.ended(&job);
-    let all = rows(&store, "SELECT attempt, restarts, case_id, outcome, complete FROM results ORDER BY attempt, case_id");
+    let all = rows(
+        &store,
+        "SELECT attempt, restarts, case_id, outcome, complete FROM results ORDER BY attempt, case_id",
+    );
     let of = |attempt: u64, outcome: &str| {
         let rows = all.iter().filter(move |row| row["attempt"] == attempt && row["outcome"] == outcome);
         rows.map(|row| row["case_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()

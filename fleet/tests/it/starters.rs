@@ -30,7 +30,10 @@ fn every_starter_is_listed_and_printed_and_a_wrong_name_says_which_there_are() {
         assert!(listed.contains(name), "{listed}");
         assert!(starter(name).contains("weighbridge"), "{name}");
     }
-    assert!(ends_with(&program().args(["examples", "cron"]).output().unwrap(), 2).contains("slurm, kubernetes, parallel, ansible"));
+    assert!(
+        ends_with(&program().args(["examples", "cron"]).output().unwrap(), 2)
+            .contains("slurm, kubernetes, parallel, ansible")
+    );
 }
 
 #[test]
@@ -107,16 +110,36 @@ fn a_pod_ends_its_record_and_pushes_it_when_it_is_drained() {
     let stdin = fs::File::open(&manifest).unwrap();
     let output = Command::new("python3").args(["-c", CONTAINER]).stdin(stdin).output().unwrap();
     let command: Vec<String> = serde_json::from_str(&ends_with(&output, 0)).unwrap();
-    let plan = plan(folder.path(), &["roundtrip/mock/1/{same-cpu,two-cpus}", "roundtrip/pipe/{1,64,512}/same-cpu", "--precision", "0.1%", "--budget", "20s"]);
+    let plan = plan(
+        folder.path(),
+        &[
+            "roundtrip/mock/1/{same-cpu,two-cpus}",
+            "roundtrip/pipe/{1,64,512}/same-cpu",
+            "--precision",
+            "0.1%",
+            "--budget",
+            "20s",
+        ],
+    );
     let (spool, store) = (folder.path().join("spool"), folder.path().join("store"));
     fs::create_dir(&spool).unwrap();
     let mut pod = Command::new("taskset");
-    pod.args(["-c", "0"]).args(&command).env("PATH", path_with(&bin)).env("NODE_NAME", "node-7").env("PLAN", &plan);
-    pod.env("SPOOL", &spool).env("STORE", &store).env("JOB_COMPLETION_INDEX", "3").env("HOSTNAME", "weighbridge-3-x7k2p");
+    pod.args(["-c", "0"])
+        .args(&command)
+        .env("PATH", path_with(&bin))
+        .env("NODE_NAME", "node-7")
+        .env("PLAN", &plan);
+    pod.env("SPOOL", &spool)
+        .env("STORE", &store)
+        .env("JOB_COMPLETION_INDEX", "3")
+        .env("HOSTNAME", "weighbridge-3-x7k2p");
     pod.stdout(Stdio::null()).stderr(Stdio::null());
     let mut pod = Running::start(&mut pod);
     eventually_some("the record has a run of a pipe", || {
-        let record = fs::read_dir(&spool).ok()?.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|end| end == "jsonl"))?;
+        let record = fs::read_dir(&spool)
+            .ok()?
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.extension().is_some_and(|end| end == "jsonl"))?;
         fs::read_to_string(record).ok()?.contains("\"kind\":\"run\",\"case\":\"roundtrip/pipe").then_some(())
     });
     pod.signal(Signal::TERM).unwrap();

@@ -8,7 +8,9 @@ use causeway_testkit::skipped;
 
 /// `weighbridge`: what the variable of that name says, or what was built in the main workspace.
 pub fn weighbridge() -> Option<PathBuf> {
-    let built = |profile: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").join(profile).join("weighbridge");
+    let built = |profile: &str| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").join(profile).join("weighbridge")
+    };
     let named = env::var_os("WEIGHBRIDGE").map(PathBuf::from);
     let found = named.into_iter().chain(["release", "debug"].map(built)).find(|path| path.is_file());
     if found.is_none() {
@@ -22,7 +24,8 @@ pub fn both(folder: &Path) -> Option<PathBuf> {
     let bin = folder.join("bin");
     std::fs::create_dir_all(&bin).unwrap();
     std::os::unix::fs::symlink(weighbridge()?, bin.join("weighbridge")).unwrap();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weighbridge-fleet"), bin.join("weighbridge-fleet")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weighbridge-fleet"), bin.join("weighbridge-fleet"))
+        .unwrap();
     Some(bin)
 }
 
@@ -33,7 +36,12 @@ pub fn path_with(bin: &Path) -> String {
 
 /// A plan with these words, as a file.
 pub fn plan(folder: &Path, words: &[&str]) -> PathBuf {
-    let output = Command::new(weighbridge().unwrap()).arg("plan").args(words).args(["--format", "json"]).output().unwrap();
+    let output = Command::new(weighbridge().unwrap())
+        .arg("plan")
+        .args(words)
+        .args(["--format", "json"])
+        .output()
+        .unwrap();
     crate::push::ends_with(&output, 0);
     let file = folder.join("plan.json");
     std::fs::write(&file, output.stdout).unwrap();
@@ -42,7 +50,10 @@ pub fn plan(folder: &Path, words: &[&str]) -> PathBuf {
 
 /// Can Python import it?
 pub fn python_has(module: &str) -> bool {
-    Command::new("python3").args(["-c", &format!("import {module}")]).output().is_ok_and(|output| output.status.success())
+    Command::new("python3")
+        .args(["-c", &format!("import {module}")])
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 /// Is the program on PATH?

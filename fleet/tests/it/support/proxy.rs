@@ -43,11 +43,16 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    pub fn new(server: SocketAddr, decide: impl Fn(usize, &str, &str) -> Fate + Send + Sync + 'static) -> Proxy {
+    pub fn new(
+        server: SocketAddr,
+        decide: impl Fn(usize, &str, &str) -> Fate + Send + Sync + 'static,
+    ) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let proxy = Proxy { address, requests: Arc::default(), victim: Arc::default(), is_over: Arc::default() };
-        let (requests, victim, is_over) = (proxy.requests.clone(), proxy.victim.clone(), proxy.is_over.clone());
+        let proxy =
+            Proxy { address, requests: Arc::default(), victim: Arc::default(), is_over: Arc::default() };
+        let (requests, victim, is_over) =
+            (proxy.requests.clone(), proxy.victim.clone(), proxy.is_over.clone());
         let decide: Arc<Decide> = Arc::new(decide);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -55,7 +60,9 @@ impl Proxy {
                     break;
                 }
                 let (requests, victim, decide) = (requests.clone(), victim.clone(), decide.clone());
-                thread::spawn(move || while serve(&client, server, &requests, &victim, &*decide).is_some() {});
+                thread::spawn(
+                    move || while serve(&client, server, &requests, &victim, &*decide).is_some() {},
+                );
             }
         });
         proxy
@@ -87,14 +94,23 @@ fn message(mut from: &TcpStream) -> Option<(String, Vec<u8>)> {
         bytes.push(byte[0]);
     }
     let head = String::from_utf8(bytes.clone()).ok()?;
-    let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok()).unwrap_or(0);
+    let length = head
+        .lines()
+        .find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok())
+        .unwrap_or(0);
     let at = bytes.len();
     bytes.resize(at + length, 0);
     from.read_exact(&mut bytes[at..]).ok()?;
     Some((head, bytes))
 }
 
-fn serve(mut client: &TcpStream, server: SocketAddr, requests: &AtomicUsize, victim: &Mutex<Option<u32>>, decide: &Decide) -> Option<()> {
+fn serve(
+    mut client: &TcpStream,
+    server: SocketAddr,
+    requests: &AtomicUsize,
+    victim: &Mutex<Option<u32>>,
+    decide: &Decide,
+) -> Option<()> {
     let (head, bytes) = message(client)?;
     let mut words = head.split_whitespace();
     let (method, path) = (words.next()?, words.next()?);

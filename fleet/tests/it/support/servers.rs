@@ -22,14 +22,20 @@ pub fn free_port() -> u16 {
 impl S3 {
     /// Nothing where moto is not installed; that has been said.
     pub fn start() -> Option<S3> {
-        let is_there = Command::new("python3").args(["-c", "import moto.server"]).output().is_ok_and(|output| output.status.success());
+        let is_there = Command::new("python3")
+            .args(["-c", "import moto.server"])
+            .output()
+            .is_ok_and(|output| output.status.success());
         if !is_there {
             causeway_testkit::skipped("no S3 server: `pip install 'moto[server]'` brings one");
             return None;
         }
         let port = free_port();
         let mut command = Command::new("python3");
-        command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let server = Running::start(&mut command);
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         eventually("moto answers", || TcpStream::connect(address).is_ok());
@@ -45,7 +51,12 @@ impl S3 {
     /// The whole answer to a request without a body.
     pub fn ask(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", self.address).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            self.address
+        )
+        .unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         String::from_utf8_lossy(&answer).into_owned()

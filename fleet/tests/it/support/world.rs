@@ -141,12 +141,14 @@ impl World {
 
     /// A machine's session number `boot` on a day, of these cases (all where none is named).
     pub fn session(&self, host: usize, boot: u64, day: i64, cases: &[String]) -> SessionPart {
-        let mut random = Random::new(self.seed.wrapping_mul(0x9E37_79B9) ^ (host as u64) << 24 ^ boot << 8 ^ day as u64);
+        let mut random =
+            Random::new(self.seed.wrapping_mul(0x9E37_79B9) ^ (host as u64) << 24 ^ boot << 8 ^ day as u64);
         // The first numbers of neighboring seeds resemble each other in nothing, but one is not enough to be sure.
         random.below(2);
         let of_boot = BOOT * Random::new(self.seed ^ (host as u64) << 20 ^ boot << 4 ^ 0xB007).normal();
         let event = self.event.filter(|(from, hosts, _)| day >= *from && host < *hosts);
-        let mut noise = |sd: f64| sd * if self.kind == Kind::HeavyCells { t4(&mut random) } else { random.normal() };
+        let mut noise =
+            |sd: f64| sd * if self.kind == Kind::HeavyCells { t4(&mut random) } else { random.normal() };
         let mut rows = Vec::new();
         for (case, name) in self.cases.iter().enumerate() {
             let (own, shared) = (noise(NOISE), noise(NOISE / 2.0));
@@ -154,9 +156,11 @@ impl World {
                 continue;
             }
             let level = (2000.0 + 700.0 * case as f64).ln();
-            let natural = CELL * Random::new(self.seed ^ (host as u64) << 16 ^ (case as u64) << 40 ^ 0xCE).normal();
+            let natural =
+                CELL * Random::new(self.seed ^ (host as u64) << 16 ^ (case as u64) << 40 ^ 0xCE).normal();
             let cell = natural + self.cells.get(&(host, case)).copied().unwrap_or(0.0);
-            let cost = level + self.hosts[host] + of_boot + cell + own + shared + event.map_or(0.0, |event| event.2);
+            let cost =
+                level + self.hosts[host] + of_boot + cell + own + shared + event.map_or(0.0, |event| event.2);
             let figures = Row {
                 case: 0,
                 ending: Ending::Measured,
