@@ -4,6 +4,7 @@ mod claims;
 mod document;
 mod duckdb;
 mod lakes;
+mod page;
 mod push;
 mod questions;
 mod servers;
