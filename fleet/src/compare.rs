@@ -158,11 +158,13 @@ fn difference(of: &Sides, as_pairs: bool) -> Option<(Difference, f64)> {
     let deviation = weighbridge_stats::order::standard_deviation;
     if as_pairs {
         let logs: Vec<f64> = of[0].iter().filter_map(|(host, a)| Some(of[1].get(host)? - a)).collect();
-        return Some((paired(&logs)?, deviation(&logs) / std::f64::consts::SQRT_2));
+        let found = paired(&logs)?;
+        return Some((found, deviation(&logs) / std::f64::consts::SQRT_2));
     }
     let [a, b] = [0, 1].map(|side| of[side].values().copied().collect::<Vec<_>>());
+    let found = welch(&a, &b)?;
     let typical = f64::midpoint(deviation(&a).powi(2), deviation(&b).powi(2)).sqrt();
-    Some((welch(&a, &b)?, typical))
+    Some((found, typical))
 }
 
 /// Of each case the middle over boots of each machine, by side.

@@ -89,7 +89,7 @@ async fn run(
         ("campaign".to_owned(), arrow::datatypes::DataType::Utf8),
         ("day".to_owned(), arrow::datatypes::DataType::Date32),
     ];
-    let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
+    let options = ListingOptions::new(Arc::new(ParquetFormat::default().with_force_view_types(false)))
         .with_file_extension(".parquet")
         .with_table_partition_cols(days);
     let schema = options.infer_schema(&context.state(), &tables[0]).await;

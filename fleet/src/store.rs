@@ -210,7 +210,7 @@ impl Store {
         let mut pause = FIRST_PAUSE;
         loop {
             match request().await {
-                Err(error) if may_change(&error) && start.elapsed() + pause < self.patience => {
+                Err(error) if kind(&error) == Kind::Away && start.elapsed() + pause < self.patience => {
                     tokio::time::sleep(pause + jitter(pause)).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -220,32 +220,52 @@ impl Store {
     }
 
     fn failed(&self, what: &str, name: &str, error: &Error) -> Failure {
-        let shown = self.shown();
-        let of = format!("{what} {name} in {shown}");
-        match error {
-            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Failure::hopeless(format!(
+        let of = format!("{what} {name} in {}", self.shown());
+        match kind(error) {
+            Kind::Refused => Failure::hopeless(format!(
                 "{of}: the store refuses it; it reads credentials from the environment ({}): {error}",
                 variables(&self.url)
             )),
-            Error::NotFound { .. } => Failure::hopeless(format!("{of}: not found: {error}")),
-            _ if may_change(error) => Failure::new(
-                Exit::Again,
-                format!("{of}: the store is away, try again later: {}", chain(error)),
-            ),
-            _ => Failure::hopeless(format!("{of}: {}", chain(error))),
+            Kind::NotFound => Failure::hopeless(format!("{of}: not found: {error}")),
+            Kind::Away => {
+                Failure::new(Exit::Again, format!("{of}: the store is away, try again later: {}", chain(error)))
+            }
+            Kind::Hopeless => Failure::hopeless(format!("{of}: {}", chain(error))),
         }
     }
 }
 
-/// May the same request be answered otherwise later?
-fn may_change(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Generic { .. }
-            | Error::AlreadyExists { .. }
-            | Error::Precondition { .. }
-            | Error::JoinError { .. }
-    )
+/// What an error means for who would try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Away,
+    Refused,
+    NotFound,
+    Hopeless,
+}
+
+fn kind(error: &Error) -> Kind {
+    match error {
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Kind::Refused,
+        Error::NotFound { .. } => Kind::NotFound,
+        // What the client calls "exists already" is an answer 409, which a store also gives to who comes together with another writer.
+        Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::JoinError { .. } => Kind::Away,
+        // Of a list it tells no more than the status.
+        Error::Generic { .. } => match status(error) {
+            Some(401 | 403) => Kind::Refused,
+            Some(404) => Kind::NotFound,
+            Some(408 | 409 | 412 | 429) | None => Kind::Away,
+            Some(400..500) => Kind::Hopeless,
+            Some(_) => Kind::Away,
+        },
+        _ => Kind::Hopeless,
+    }
+}
+
+/// The status of an answer that is told in words.
+fn status(error: &Error) -> Option<u16> {
+    let text = chain(error);
+    text.split_once("status code: ")?.1.get(..3)?.parse().ok()
 }
 
 /// So that ten thousand machines that begin together do not come back together.

@@ -168,7 +168,7 @@ pub fn usable(lake: &Lake, overlapping: &BTreeSet<usize>, clones: &BTreeSet<usiz
         for row in session.rows.iter().filter(|row| row.ending == Ending::Measured && row.cost.is_finite()) {
             match &session.plan {
                 Some((plan, shard, _)) => {
-                    drop(last.insert((session.host, session.boot, plan, *shard, row.case), (index, *row)))
+                    _ = last.insert((session.host, session.boot, plan, *shard, row.case), (index, *row));
                 }
                 None => all.push((index, *row)),
             }

@@ -223,8 +223,15 @@ impl Lake {
         });
     }
 
-    /// Puts sessions in the order of time, each record once.
+    /// Puts sessions in the order of time, each record once, and machines in that of their names: the order of objects says nothing.
     pub fn settle(&mut self) {
+        let mut order: Vec<usize> = (0..self.hosts.len()).collect();
+        order.sort_by(|a, b| self.hosts[*a].name.cmp(&self.hosts[*b].name));
+        let mut place = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(new, old)| place[*old] = new);
+        self.hosts = order.iter().map(|old| self.hosts[*old].clone()).collect();
+        self.sessions.iter_mut().for_each(|session| session.host = place[session.host]);
+        self.of_host.values_mut().for_each(|host| *host = place[*host]);
         self.sessions.sort_by(|a, b| (a.started_us, &a.record).cmp(&(b.started_us, &b.record)));
         let mut seen = BTreeSet::new();
         self.sessions.retain(|session| seen.insert(session.record.clone()));

@@ -22,7 +22,7 @@ fn the_document_has_every_column_with_its_type_and_meaning() {
     let document = document();
     let found: Vec<&str> = document.lines().filter(|line| line.starts_with("| `")).collect();
     assert_eq!(found, expected, "docs/fleet-schema.md should have\n{}", expected.join("\n"));
-    assert!(document.contains(&format!("`v{VERSION}/results/")));
+    assert!(document.contains(&format!("v{VERSION}/results/campaign=")));
 }
 
 #[test]

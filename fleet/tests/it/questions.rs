@@ -149,6 +149,8 @@ fn closed_days_in_another_store_say_the_same() {
     let strip = |mut value: Value| {
         value["store"] = Value::Null;
         value["coverage"]["objects"] = Value::Null;
+        // When the machines pushed is not known any more.
+        value["trouble"]["late_sessions"] = Value::Null;
         value
     };
     assert_eq!(strip(json(&from, &["report"])), strip(json(&to, &["report"])));

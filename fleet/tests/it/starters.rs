@@ -38,7 +38,9 @@ fn every_starter_is_listed_and_printed_and_a_wrong_name_says_which_there_are() {
 
 #[test]
 fn parallel_measures_machines_over_ssh_and_does_the_rest_the_next_time() {
-    if !is_on_path("parallel") {
+    // Another program of that name is in moreutils.
+    let version = Command::new("parallel").arg("--version").output();
+    if !version.is_ok_and(|output| text(&output.stdout).starts_with("GNU parallel")) {
         return skipped("GNU parallel is not installed");
     }
     let folder = temp_dir("fleet");

@@ -83,6 +83,7 @@ impl World {
         }
     }
 
+    #[allow(dead_code, reason = "the example makes none of them")]
     /// No machine is off by more than this: nothing may be claimed.
     pub fn within(mut self, margin: f64) -> World {
         self.hosts.iter_mut().for_each(|effect| *effect = effect.clamp(-margin, margin));
