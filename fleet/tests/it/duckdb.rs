@@ -23,8 +23,8 @@ const QUERIES: [&str; 12] = [
     "SELECT labels['rack'] AS rack, count(DISTINCT machine) AS machines FROM results GROUP BY labels['rack'] ORDER BY rack",
     "SELECT facts['sysctl:guilty'] AS setting, round(avg(value), 3) AS mean FROM measured GROUP BY facts['sysctl:guilty'] ORDER BY setting",
     "SELECT campaign, count(*) AS n FROM results WHERE day >= '2026-11-03' GROUP BY campaign",
-    "SELECT a.machine, round(a.value / b.value, 9) AS ratio FROM latest a JOIN latest b ON a.machine = b.machine \
-     WHERE a.mechanism = 'pipe' AND b.mechanism = 'eventfd' ORDER BY a.machine",
+    "SELECT a.machine, round(a.value / b.value, 9) AS ratio FROM latest a JOIN latest b ON a.machine = b.machine AND \
+     a.payload_bytes = 1 AND b.payload_bytes = 1 WHERE a.mechanism = 'pipe' AND b.mechanism = 'eventfd' ORDER BY a.machine",
     "SELECT count(*) AS n FROM results WHERE emulator IS NULL AND started < ended",
     "SELECT kernel_release, count(DISTINCT boot_id) AS boots FROM results WHERE mechanism LIKE 'unix%' GROUP BY kernel_release ORDER BY 1",
     "SELECT machine, to_hub, row_number() OVER (PARTITION BY case_id ORDER BY to_hub, machine) AS place FROM latest \
