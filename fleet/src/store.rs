@@ -227,9 +227,10 @@ impl Store {
                 variables(&self.url)
             )),
             Kind::NotFound => Failure::hopeless(format!("{of}: not found: {error}")),
-            Kind::Away => {
-                Failure::new(Exit::Again, format!("{of}: the store is away, try again later: {}", chain(error)))
-            }
+            Kind::Away => Failure::new(
+                Exit::Again,
+                format!("{of}: the store is away, try again later: {}", chain(error)),
+            ),
             Kind::Hopeless => Failure::hopeless(format!("{of}: {}", chain(error))),
         }
     }

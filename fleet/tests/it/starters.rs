@@ -133,7 +133,8 @@ fn a_pod_ends_its_record_and_pushes_it_when_it_is_drained() {
         .env("PLAN", &plan);
     pod.env("SPOOL", &spool)
         .env("STORE", &store)
-        .env("KUBERNETES_SERVICE_HOST", "10.0.0.1").env("JOB_COMPLETION_INDEX", "3")
+        .env("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+        .env("JOB_COMPLETION_INDEX", "3")
         .env("HOSTNAME", "weighbridge-3-x7k2p");
     pod.stdout(Stdio::null()).stderr(Stdio::null());
     let mut pod = Running::start(&mut pod);
