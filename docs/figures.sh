@@ -5,7 +5,8 @@
 #   docs/figures.sh fingerprint lab|dbus                            what the crates that measure contain
 #   docs/figures.sh mark                                            marks figures of an earlier program as such
 #
-# Further parts: advise (four minutes), dbus-session, dbus-costs, precision, coverage (sessions of hours; LEDGER names a folder that has some). RECORDS names the folder that keeps the records; a record that is already
+# Further parts: advise (four minutes), dbus-session, dbus-costs, precision (PARTS names some of its parts), coverage (sessions of hours;
+# LEDGER names a folder that has some). RECORDS names the folder that keeps the records; a record that is already
 # there is shown again and not measured again. WEIGHBRIDGE names another program than target/release/weighbridge. Refuses to
 # measure a tree with changes. The parts without which it is called take about nine minutes; leave the machine idle meanwhile.
 set -euo pipefail
@@ -164,8 +165,9 @@ dbus-costs() {
 
 precision() {
     local part
-    RECORDS=$records docs/figures/precision.sh
-    for part in quick noisy control power start; do
+    # shellcheck disable=SC2086
+    RECORDS=$records docs/figures/precision.sh ${PARTS:-}
+    for part in ${PARTS:-quick noisy control power start}; do
         measured "precision-$part.txt" lab
     done
 }

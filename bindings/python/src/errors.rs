@@ -33,7 +33,7 @@ pub fn log(error: causeway::Error) -> PyErr {
         E::Invalid { what: "capacity" | "call" | "path", .. } | E::TooLong { .. } => {
             PyValueError::new_err(text)
         }
-        E::Refused(_) => Refused::new_err(text),
+        E::Refused(_) | E::OtherFormat(_) => Refused::new_err(text),
         E::Disconnected => Disconnected::new_err(text),
         E::ServerGone => ServerGone::new_err(text),
         E::MissedDeadline { .. } => MissedDeadline::new_err(text),

@@ -58,6 +58,12 @@ impl Group {
         guarded(|| in_thread(py, move || group.resize(capacity_bytes).map_err(errors::log)))
     }
 
+    /// Lets the group have the highest format of this release; says that of the next log.
+    fn upgrade(&self, py: Python<'_>) -> PyResult<u32> {
+        let group = self.shared()?;
+        guarded(|| in_thread(py, move || group.upgrade().map_err(errors::log)))
+    }
+
     /// Ends a subscriber; says whether there was one.
     fn disconnect(&self, subscriber: u32) -> PyResult<bool> {
         self.0.with(|group| group.disconnect(subscriber).map_err(errors::log))
@@ -72,6 +78,8 @@ impl Group {
             all.set_item("capacity_bytes", report.capacity_bytes)?;
             all.set_item("position", report.position)?;
             all.set_item("messages", report.messages)?;
+            all.set_item("format", report.format)?;
+            all.set_item("epoch", report.epoch)?;
             let mut publishers = Vec::new();
             for publisher in &report.publishers {
                 let one = PyDict::new(py);

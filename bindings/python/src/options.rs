@@ -68,6 +68,7 @@ pub fn set(options: GroupOptions, name: &str, value: &Bound<'_, PyAny>) -> PyRes
     Ok(match name {
         "capacity_bytes" => options.capacity_bytes(value.extract()?),
         "remote_publishers" => options.remote_publishers(value.extract()?),
+        "format" => options.format(value.extract()?),
         "publisher_rate_max" => options.publisher_rate_max(value.extract()?),
         "publishers" => options.publishers(access(value)?),
         "subscribers" => options.subscribers(access(value)?),

@@ -45,6 +45,21 @@ class Log(TestCase):
         self.assertIsNotNone(subscriber.recv())
         self.assertGreater(subscriber.health()["given_up"], 0)
 
+    def test_a_group_begins_with_the_format_of_the_release_before_and_is_upgraded_while_messages_flow(self):
+        path = self.folder() / "group"
+        group = Group.create(late_publishers=True)
+        group.serve_at(path)
+        publisher, subscriber = group.publisher(), group.subscribe()
+        for format, epoch in [(1, 0), (2, 1)]:
+            report = group.report()
+            self.assertEqual((report["format"], report["epoch"]), (format, epoch))
+            publisher.publish(b"%d" % format)
+            self.assertEqual(Group.join(path).upgrade(), 2)
+            until(lambda: group.report()["format"] == 2, "another format")
+        self.assertEqual([subscriber.recv().data for _ in range(2)], [b"1", b"2"])
+        with self.assertRaisesRegex(ValueError, "no format 99"):
+            Group.create(format=99)
+
     def test_losses_are_told_by_the_next_message(self):
         group = Group.create(capacity_bytes=4096)
         publisher, subscriber = group.publisher(), group.subscribe(Policy.LOSSY)

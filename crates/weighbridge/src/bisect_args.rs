@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::args::TextOrJson;
-use crate::values;
+use crate::values::{self, TextOrJson};
 
 /// What stands below the commands.
 pub const AFTER_HELP: &str = "\

@@ -17,6 +17,7 @@ pub mod epoll;
 mod error;
 pub mod fences;
 pub mod futex;
+pub mod handshake;
 pub mod heap;
 pub mod limits;
 pub mod lock;

@@ -1,21 +1,27 @@
 //! What passes over the control sockets: joining, and descriptors. Messages of the bus never do.
 //!
-//! One packet is one message: five words, then a text. A request is answered by one packet; `Disconnected` comes unasked.
+//! One packet is one message: five words, then a text. A request is answered by one packet; `Disconnected` comes unasked. The first
+//! packet of either end is a [`handshake`](causeway_os::handshake), which says what both have.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use causeway_os::handshake::{BYTES, Handshake, MAY_BE_IGNORED, OFFER_AT, Offer, REST, VERSION};
 use causeway_os::{Context, socket};
 use rustix::event::EventfdFlags;
 use rustix::fs::OFlags;
 
 use crate::error::{Error, Result};
+use crate::shared::FORMATS;
 
 const PACKET_BYTES: usize = 1024;
 pub const FDS_MAX: usize = socket::FDS_MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A process joins as a member (second word 0, with its outbox) or as a monitor (1). First word: the version.
+    /// A handshake: its operation ([`JOIN`], [`OBSERVE`], [`AGREED`] or [`NO_FORMAT`]), and its offer in three words. No number of it is on
+    /// the wire.
+    Handshake = 0,
+    /// A process of a release before the handshake joins. First word: its version.
     Join = 1,
     /// The outbox of a slot (first word) whose member has a number (second word).
     Outbox = 2,
@@ -50,6 +56,18 @@ const KINDS: [Kind; 12] = {
     [Join, Outbox, Doorbell, SetDoorbell, Stage, Take, Sent, Welcome, Descriptor, None, Refused, Disconnected]
 };
 
+const MAGIC: u32 = u32::from_le_bytes(*b"CWYB");
+/// A process joins as a member, with its outbox.
+pub const JOIN: u64 = 1;
+/// A process joins as a monitor.
+pub const OBSERVE: u64 = 2;
+/// What follows has this format: the highest that both have.
+pub const AGREED: u64 = 16;
+/// There is none. The connection ends.
+pub const NO_FORMAT: u64 = 17;
+/// What this release has.
+pub const OFFER: Offer = Offer::levels(FORMATS);
+
 /// The first word of `Refused`: what the one who asked can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -83,7 +101,32 @@ impl Packet {
         Packet { text: text.into(), ..Packet::new(Kind::Refused, [why as u64, 0, 0, 0]) }
     }
 
+    /// A handshake of this operation.
+    pub fn handshake(operation: u64, offer: Offer) -> Packet {
+        let [min, max, compat, ro_compat, incompat] = offer.to_words().map(u64::from);
+        Packet::new(Kind::Handshake, [operation, min | max << 32, compat | ro_compat << 32, incompat])
+    }
+
+    /// The offer of a handshake.
+    pub fn offer(&self) -> Offer {
+        let [_, levels, features, incompat] = self.words;
+        let low_and_high = |word: u64| [word as u32, (word >> 32) as u32];
+        let ([min, max], [compat, ro_compat]) = (low_and_high(levels), low_and_high(features));
+        Offer { min, max, compat, ro_compat, incompat: incompat as u32 }
+    }
+
+    /// Whether this is a handshake of an operation that nobody has to know.
+    pub fn may_be_ignored(&self) -> bool {
+        self.kind == Kind::Handshake && self.words[0] >= u64::from(MAY_BE_IGNORED)
+    }
+
     fn encode(&self) -> Vec<u8> {
+        if self.kind == Kind::Handshake {
+            let mut rest = [0; REST];
+            rest[OFFER_AT..].copy_from_slice(&self.offer().to_words());
+            let operation = self.words[0] as u32;
+            return Handshake { magic: MAGIC, version: VERSION, operation, rest }.to_bytes().to_vec();
+        }
         let mut bytes = (self.kind as u64).to_ne_bytes().to_vec();
         bytes.extend(self.words.iter().flat_map(|word| word.to_ne_bytes()));
         bytes.extend(self.text.bytes().take(PACKET_BYTES - bytes.len()));
@@ -91,6 +134,12 @@ impl Packet {
     }
 
     fn decode(bytes: &[u8]) -> Option<Packet> {
+        if let Some(Handshake { magic: MAGIC, version: VERSION, operation, rest }) =
+            bytes.get(..BYTES).and_then(Handshake::from_bytes)
+        {
+            let offer = Offer::from_words(*rest.last_chunk()?);
+            return (bytes.len() == BYTES).then(|| Packet::handshake(u64::from(operation), offer));
+        }
         let (words, text) = bytes.split_at_checked(40)?;
         let (words, _) = words.as_chunks::<8>();
         let word = |index: usize| u64::from_ne_bytes(words[index]);
@@ -174,6 +223,21 @@ mod tests {
         assert!(receive(&theirs).unwrap().is_none());
     }
 
+    /// The fixture is what a release sent once.
+    #[test]
+    fn a_handshake_crosses_a_socket_and_has_the_bytes_of_the_stored_one() {
+        let offer =
+            Offer { min: 1, max: 2, compat: 0x0102_0304, ro_compat: 0x1112_1314, incompat: 0x2122_2324 };
+        let packet = Packet::handshake(JOIN, offer);
+        let stored = include_bytes!("../tests/fixtures/handshake");
+        assert_eq!((packet.encode(), Packet::decode(stored)), (stored.to_vec(), Some(packet.clone())));
+        assert_eq!((packet.offer(), packet.may_be_ignored()), (offer, false));
+        assert!(
+            Packet::handshake(64, offer).may_be_ignored() && !Packet::handshake(63, offer).may_be_ignored()
+        );
+        assert_eq!(Packet::decode(&[&stored[..], b"x"].concat()), None);
+    }
+
     #[test]
     fn only_an_eventfd_that_does_not_block_is_a_doorbell() {
         use rustix::event::eventfd;
@@ -206,7 +270,8 @@ mod tests {
         #[test]
         fn any_bytes_are_a_packet_or_none(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..100)) {
             if let Some(packet) = Packet::decode(&bytes) {
-                proptest::prop_assert!(bytes.len() >= 40 && KINDS.contains(&packet.kind));
+                proptest::prop_assert!(bytes.len() >= 40);
+                proptest::prop_assert!(KINDS.contains(&packet.kind) || packet.kind == Kind::Handshake);
             }
         }
     }

@@ -119,7 +119,7 @@ typedef struct cw_group_options {
     uint32_t most_patient;         /* the most patient policy for other processes, and its value */
     uint64_t most_patient_value;
     uint32_t most_patient_for_others; /* the same for other users */
-    uint32_t reserved;
+    uint32_t format;               /* the highest of its logs; that of the release before by default */
     uint64_t most_patient_for_others_value;
     const uint32_t *publishers;    /* users that may publish besides root; the same user by default */
     uint64_t publisher_count;
@@ -141,6 +141,8 @@ int cw_group_join_socket(int socket, cw_group **group, cw_error **error);
 int cw_group_serve_at(cw_group *group, const char *path, cw_error **error);
 int cw_group_invite(cw_group *group, int *socket, cw_error **error);
 int cw_group_resize(cw_group *group, uint64_t capacity_bytes, cw_error **error);
+/* The highest format of this release, as soon as all members have it. Writes that of the next log. */
+int cw_group_upgrade(cw_group *group, uint32_t *format, cw_error **error);
 /* CW_NOT_FOUND where there is no such subscriber or publisher. */
 int cw_group_disconnect(cw_group *group, uint32_t subscriber, cw_error **error);
 int cw_group_disconnect_publisher(cw_group *group, uint32_t publisher, cw_error **error);

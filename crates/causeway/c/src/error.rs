@@ -134,7 +134,7 @@ impl From<Error> for Failure {
             Error::Overwritten => return Failure::outcome(CW_OVERWRITTEN),
             Error::Kernel(_) => CW_E_KERNEL,
             Error::Invalid { .. } => CW_E_INVALID,
-            Error::Refused(_) => CW_E_REFUSED,
+            Error::Refused(_) | Error::OtherFormat(_) => CW_E_REFUSED,
             Error::ServerGone => CW_E_SERVER_GONE,
             Error::TooLong { .. } => CW_E_TOO_LONG,
             Error::Evicted => CW_E_EVICTED,

@@ -38,7 +38,7 @@ pub struct cw_group_options {
     pub most_patient: u32,
     pub most_patient_value: u64,
     pub most_patient_for_others: u32,
-    pub reserved: u32,
+    pub format: u32,
     pub most_patient_for_others_value: u64,
     pub publishers: *const u32,
     pub publisher_count: u64,
@@ -109,6 +109,9 @@ unsafe fn group_options(given: cw_group_options) -> Result<GroupOptions, Failure
     if given.publisher_rate_max != 0 {
         options = options.publisher_rate_max(given.publisher_rate_max);
     }
+    if given.format != 0 {
+        options = options.format(given.format);
+    }
     match given.trust {
         0 => {}
         1 => options = options.trust(Trust::SameUser),
@@ -178,6 +181,13 @@ methods! {
     /// [`Group::resize`].
     fn cw_group_resize(group: cw_group, capacity_bytes: u64) {
         group.resize(capacity_bytes)?;
+        Ok(CW_OK)
+    }
+
+    /// [`Group::upgrade`].
+    fn cw_group_upgrade(group: cw_group, format: *mut u32) {
+        let format = Out::new(format)?;
+        format.write(group.upgrade()?);
         Ok(CW_OK)
     }
 

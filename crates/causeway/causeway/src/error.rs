@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use causeway_os::handshake::Mismatch;
 use rustix::io::Errno;
 
 use crate::log::{Corrupt, Evicted};
@@ -35,6 +36,8 @@ pub enum Error {
     },
     /// The server of the group refused the request.
     Refused(Refusal),
+    /// This program and the group, or what serves it, are of releases too far apart. Names the formats of both.
+    OtherFormat(Mismatch),
     /// The group has ended: no publisher is left and none can join, or the group was closed by
     /// [`Group::evict`](crate::Group::evict). A subscriber gets this after it has received every message. It is the normal
     /// end of a group.
@@ -128,6 +131,9 @@ refusals! {
         end the one that does not (Group::disconnect), and try again";
     Disconnected = 16: "it has disconnected this publisher (Group::disconnect_publisher, or one that published faster than \
         GroupOptions::publisher_rate_max allows, which is not admitted again before time has made up for it); publish less, and join again";
+    OtherFormat = 17: "it has no format in common with this program; install releases on both sides that follow each other";
+    FormatFixed = 18: "the group cannot change its format, because its publishers are in other processes that were not prepared for \
+        another log; create it with GroupOptions::late_publishers, or with the format that it is to have";
 }
 
 impl Error {
@@ -168,6 +174,7 @@ impl fmt::Display for Error {
                 }
             }
             Error::Refused(refusal) => write!(f, "the server of the group refused: {refusal}"),
+            Error::OtherFormat(mismatch) => mismatch.fmt(f),
             Error::Disconnected => f.write_str(
                 "the group has ended, because its publishers are gone or it was closed; create or join another group",
             ),
@@ -263,7 +270,7 @@ impl From<Error> for io::Error {
         use io::ErrorKind;
         let kind = match &error {
             Error::Os(error) => error.os().kind(),
-            Error::Kernel(_) => ErrorKind::Unsupported,
+            Error::Kernel(_) | Error::OtherFormat(_) => ErrorKind::Unsupported,
             Error::Invalid { what: "capacity" | "call" | "path", .. } | Error::TooLong { .. } => {
                 ErrorKind::InvalidInput
             }
@@ -296,6 +303,8 @@ impl From<Evicted> for Error {
 
 #[cfg(test)]
 mod tests {
+    use causeway_os::handshake::{Offer, Part};
+
     use super::*;
 
     fn every_kind() -> Vec<Error> {
@@ -304,6 +313,7 @@ mod tests {
             Error::Kernel("it has no pidfd"),
             Error::invalid("capacity", "5000 bytes; use a power of two"),
             Error::invalid("answer", "it has 3 descriptors instead of 4"),
+            Error::OtherFormat(Offer::levels(1..=2).agree(Offer::levels(7..=8), Part::Reads).unwrap_err()),
             Error::Disconnected,
             Error::ServerGone,
             Error::TooLong { payload_bytes: 2000, limit_bytes: 1024 },

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use causeway_os::handshake::Offer;
 use causeway_os::socket::{Credentials, peer_credentials, peer_security_label, seqpacket_pair};
 
 use crate::error::{Error, Refusal, Result};
+use crate::log::form::{OFFER, check_format};
 use crate::options::{GroupOptions, OverRate, SubscribeOptions};
 use crate::publisher::Publisher;
 use crate::request::Request;
@@ -19,6 +21,8 @@ use crate::wire::{ask, granted, take_fds};
 #[derive(Debug)]
 pub struct Group {
     connector: Connector,
+    /// The formats that its members here have.
+    offer: Offer,
 }
 
 #[derive(Debug)]
@@ -37,7 +41,11 @@ impl Group {
     /// [`Error::Os`] without memory, descriptors or threads. All memory of the log is reserved here, so that none can be
     /// missing later; a log that exceeds the memory limit of the control group is refused.
     pub fn create(name: &str, options: GroupOptions) -> Result<Group> {
-        Ok(Group { connector: Connector::Host(Arc::new(Host::start(name, options)?)) })
+        Ok(Group::by(Connector::Host(Arc::new(Host::start(name, options)?))))
+    }
+
+    fn by(connector: Connector) -> Group {
+        Group { connector, offer: OFFER }
     }
 
     /// Joins the group that is served on the socket at `path`. Does not wait for a server: a program that may start before
@@ -66,7 +74,7 @@ impl Group {
         crate::kernel::check()?;
         let path = absolute(path.as_ref());
         drop(connect_to(&path)?);
-        Ok(Group { connector: Connector::Path(path) })
+        Ok(Group::by(Connector::Path(path)))
     }
 
     /// Joins the group at the other end of a connected socket that another process sent; see [`Group::invite`].
@@ -75,7 +83,39 @@ impl Group {
     /// [`Error::Kernel`] on a kernel that lacks a required feature.
     pub fn join_socket(socket: OwnedFd) -> Result<Group> {
         crate::kernel::check()?;
-        Ok(Group { connector: Connector::Socket(socket) })
+        Ok(Group::by(Connector::Socket(socket)))
+    }
+
+    /// Makes the publishers and subscribers of this value members as of an older release, which have no format above `level`: to see
+    /// how a group works before all its programs are renewed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a format that this release does not have, and in the process that created the group
+    /// ([`GroupOptions::format`]).
+    pub fn with_format_max(mut self, level: u32) -> Result<Group> {
+        check_format(level)?;
+        if self.host().is_ok() {
+            return Err(Error::invalid(
+                "call",
+                "this process makes the logs of this group; use GroupOptions::format",
+            ));
+        }
+        self.offer.max = level;
+        Ok(self)
+    }
+
+    /// Lets the group have the highest format of the release that serves it, with a log that begins as [`Group::resize`] says. Returns
+    /// the format that it has then: an older one as long as a member does not have that; when the last of these has left, the group
+    /// goes on by itself. For the user that serves the group, and root.
+    ///
+    /// # Errors
+    /// [`Refusal::FormatFixed`] where no other log can begin, [`Refusal::Forbidden`] for other users; others as [`Group::resize`].
+    pub fn upgrade(&self) -> Result<u32> {
+        if let Connector::Host(host) = &self.connector {
+            return host.upgrade();
+        }
+        let upgraded = |socket| granted(ask(&socket, Request::Upgrade)?, "an upgrade");
+        self.with_connection(upgraded).map(|([level, ..], _)| level)
     }
 
     /// Serves this group on a Unix socket at `path` too. A container needs only this socket, bind-mounted. A socket that a
@@ -132,9 +172,9 @@ impl Group {
     fn join_as_publisher(&self, fingerprint: u64) -> Result<Publisher> {
         if let Connector::Host(host) = &self.connector {
             let local = (host.log(), Arc::clone(host));
-            return Publisher::join(host.connect(Origin::Local)?, Some(local), fingerprint);
+            return Publisher::join(host.connect(Origin::Local)?, Some(local), fingerprint, self.offer);
         }
-        self.with_connection(|socket| Publisher::join(socket, None, fingerprint))
+        self.with_connection(|socket| Publisher::join(socket, None, fingerprint, self.offer))
     }
 
     /// Makes a subscriber, with a [`Policy`](crate::Policy) or with [`SubscribeOptions`]. With a policy alone it receives the
@@ -146,7 +186,7 @@ impl Group {
     /// log. [`Error::NoAnswer`] at the timeout, [`Error::ServerGone`] without a server.
     pub fn subscribe(&self, options: impl Into<SubscribeOptions>) -> Result<Subscriber> {
         let (options, host) = (options.into(), self.host().ok());
-        self.with_connection(|socket| Subscriber::join(socket, options.clone(), host.cloned()))
+        self.with_connection(|socket| Subscriber::join(socket, options.clone(), host.cloned(), self.offer))
     }
 
     /// The publishers and subscribers of the group, how far behind each subscriber is, and what it has lost.
@@ -245,8 +285,9 @@ impl Group {
     /// the last message of the old one. No message is lost or repeated, and positions go on.
     ///
     /// Publishers use the new log when this returns. The only publisher of a group does from its second message after that at the
-    /// latest, and at once for a message that the old log cannot take. Waits for publishers of other processes to map the new log,
-    /// a second at most (four for a log of 1 GiB) if one of them is stopped. All can publish meanwhile.
+    /// latest, and at once for a message that the old log cannot take. Waits for publishers of other processes to map the new log, and
+    /// for subscribers that are joining to have mapped the old one: a second at most (four for a log of 1 GiB) if one of them is stopped.
+    /// All can publish meanwhile.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a capacity outside the limits, if this process joined the group and did not create it, and if a

@@ -189,11 +189,14 @@ mod wire;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncPublisher, AsyncSubscriber};
 #[doc(inline)]
-pub use causeway_os::socket::{Credentials, Liveness};
+pub use causeway_os::{
+    handshake::{Mismatch, Offer},
+    socket::{Credentials, Liveness},
+};
 #[cfg(feature = "tokio")]
 pub use large::AsyncLargeSubscriber;
 #[doc(inline)]
-pub use log::Position;
+pub use log::{Position, layout::FORMATS};
 #[cfg(feature = "zerocopy")]
 pub use typed::{MessageType, TypedMessage, TypedPublisher, TypedSubscriber};
 pub use {

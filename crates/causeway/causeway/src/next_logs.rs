@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use causeway_os::Context;
+use causeway_os::handshake::Offer;
 use causeway_os::lock::lock;
 use causeway_os::memory::Access;
 
@@ -52,10 +53,10 @@ impl NextLogs {
     ///
     /// # Errors
     /// [`Error::Os`] without threads.
-    pub fn start(socket: OwnedFd) -> Result<NextLogs> {
+    pub fn start(socket: OwnedFd, own: Offer) -> Result<NextLogs> {
         let (mapped, socket) = (Arc::new(Mapped::default()), Arc::new(socket));
         let (shared, connection) = (Arc::clone(&mapped), Arc::clone(&socket));
-        crate::reservation::spawn("causeway-map", move || map_all(&shared, &connection))
+        crate::reservation::spawn("causeway-map", move || map_all(&shared, &connection, own))
             .context("start", || "the thread that maps logs")?;
         Ok(NextLogs { mapped, _socket: Membership::new(socket) })
     }
@@ -76,7 +77,7 @@ impl NextLogs {
     }
 }
 
-fn map_all(mapped: &Mapped, socket: &OwnedFd) {
+fn map_all(mapped: &Mapped, socket: &OwnedFd, own: Offer) {
     loop {
         let (message, fds) = match answer(socket, None) {
             Ok(received) => received,
@@ -89,7 +90,7 @@ fn map_all(mapped: &Mapped, socket: &OwnedFd) {
         }
         let epoch = from_halves([message.words[0], message.words[1]]);
         // One that came too late is sealed. The publisher asks for another when it needs one.
-        if let Ok(log) = take_fds(fds).and_then(|[log]| MappedLog::open(&log, Access::ReadWrite))
+        if let Ok(log) = take_fds(fds).and_then(|[log]| MappedLog::open(&log, Access::ReadWrite, own))
             && log.epoch() == epoch
         {
             mapped.add(log);

@@ -145,6 +145,8 @@ pub struct GroupOptions {
     pub(crate) kind: Kind,
     pub(crate) remote_publishers: u32,
     pub(crate) late_publishers: bool,
+    /// The format of its logs, if all members have it; `None` for whatever will do.
+    pub(crate) format: Option<u32>,
     pub(crate) publishers: Access,
     pub(crate) subscribers: Access,
     pub(crate) trust: Option<Trust>,
@@ -170,6 +172,7 @@ impl GroupOptions {
             kind: Kind::Single,
             remote_publishers: 0,
             late_publishers: false,
+            format: None,
             publishers: Access::SameUser,
             subscribers: Access::SameUser,
             trust: None,
@@ -216,6 +219,16 @@ impl GroupOptions {
     pub fn late_publishers(mut self) -> GroupOptions {
         self.late_publishers = true;
         self.kind = Kind::Shared;
+        self
+    }
+
+    /// Sets the format of the group's logs: the highest that it uses ([`FORMATS`](crate::FORMATS) are those of this release). Without it a
+    /// group begins with the format of the release before this one, and changes it for a member that needs another one. A member of
+    /// another release is admitted with a log of a format that it has, if another log can begin ([`Group::resize`](crate::Group::resize)
+    /// says when), and refused with [`Error::OtherFormat`](crate::Error::OtherFormat) otherwise; when the last such member has left, a log
+    /// of this format begins. In a group of one publisher that is when it publishes next.
+    pub fn format(mut self, level: u32) -> GroupOptions {
+        self.format = Some(level);
         self
     }
 

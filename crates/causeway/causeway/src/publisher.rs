@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_os::handshake::{Offer, Part};
 use causeway_os::memory::Access;
 
 use crate::error::{Error, Result};
@@ -24,8 +25,8 @@ use crate::request::Request;
 use crate::serve::Host;
 use crate::subscriber_set::SubscriberSet;
 use crate::wire::{
-    ANSWER_TIME, GETS_LOGS, IS_AWAITED, IS_LATE, Op, answer, ask, granted, take_fds_and_wake_page,
-    tell_or_hear_why,
+    ANSWER_TIME, GETS_LOGS, IS_AWAITED, IS_LATE, Message, Op, answer, ask, check_offer, granted,
+    take_fds_and_wake_page, tell_or_hear_why,
 };
 use epoch::Followed;
 
@@ -67,13 +68,16 @@ impl Publisher {
         socket: OwnedFd,
         local: Option<(Arc<MappedLog>, Arc<Host>)>,
         fingerprint: u64,
+        own: Offer,
     ) -> Result<Publisher> {
-        let ([owner, flags, ..], mut fds) =
-            granted(ask(&socket, Request::Publish { fingerprint })?, "a publisher")?;
+        let request = Message::from(Request::Publish { fingerprint }).with_offer(own);
+        let answered = ask(&socket, request)?;
+        check_offer(&answered.0, own, Part::Writes)?;
+        let ([owner, flags, ..], mut fds) = granted(answered, "a publisher")?;
         let owner = u8::try_from(owner).ok().filter(|owner| usize::from(*owner) < PUBLISHERS_MAX);
         let owner = owner.ok_or_else(|| Error::invalid("answer", "a slot that no publisher has"))?;
         let next_logs =
-            if flags & GETS_LOGS != 0 { fds.pop().map(NextLogs::start).transpose()? } else { None };
+            fds.pop_if(|_| flags & GETS_LOGS != 0).map(|fd| NextLogs::start(fd, own)).transpose()?;
         let mut joined = Vec::new();
         let (log, status, lifeline, wake_page, host) = match local {
             Some((log, host)) => {
@@ -82,7 +86,7 @@ impl Publisher {
             }
             None => {
                 let ([status, log, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
-                let log = MappedLog::open(&log, Access::ReadWrite)?;
+                let log = MappedLog::open(&log, Access::ReadWrite, own)?;
                 tell_or_hear_why(&socket, Request::Mapped { epoch: log.epoch() })?;
                 if flags & (IS_LATE | IS_AWAITED) != 0 {
                     // Once the others have mapped the log, or those that waited for it are placed; or have had the time for it.

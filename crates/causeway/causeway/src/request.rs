@@ -83,6 +83,8 @@ pub enum Request {
         pool: u32,
         index: u32,
     },
+    /// The highest format that all have, whatever the creator has asked for.
+    Upgrade,
 }
 
 impl Request {
@@ -119,6 +121,7 @@ impl Request {
             Op::Allocate => Request::Allocate { bytes: number },
             Op::Forget => Request::Forget { index: first },
             Op::Payload => Request::Payload { pool: first, index: second },
+            Op::Upgrade => Request::Upgrade,
             _ => return None,
         })
     }
@@ -155,6 +158,7 @@ impl From<Request> for Message {
             Request::Allocate { bytes } => Message::new(Op::Allocate, &halves(bytes)),
             Request::Forget { index } => Message::new(Op::Forget, &[index]),
             Request::Payload { pool, index } => Message::new(Op::Payload, &[pool, index]),
+            Request::Upgrade => Message::new(Op::Upgrade, &[]),
         }
     }
 }
@@ -189,6 +193,7 @@ mod tests {
             Request::Allocate { bytes: number },
             Request::Forget { index: 2 },
             Request::Payload { pool: 1, index: 2 },
+            Request::Upgrade,
         ];
         for request in requests {
             assert_eq!(Request::decode(&request.into()), Some(request));

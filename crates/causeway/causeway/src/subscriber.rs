@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway_os::handshake::{Offer, Part};
 use causeway_os::memory::Access;
 
 use crate::connection::Membership;
@@ -40,7 +41,9 @@ use crate::spin::{Pace, Spin};
 use crate::subscriber_handle::own_process;
 use crate::trust::Trust;
 use crate::watch::Watch;
-use crate::wire::{ANSWER_TIME, Op, answer, ask, ask_within, granted, take_fds_and_wake_page};
+use crate::wire::{
+    ANSWER_TIME, Message, Op, answer, ask, ask_within, check_offer, granted, take_fds_and_wake_page,
+};
 use losses::Demotion;
 use sequences::Sequences;
 pub(crate) use wait::check_doorbell;
@@ -100,6 +103,8 @@ pub struct Subscriber {
     sequences: Sequences,
     /// What [`Message::lost_before`] says of the last message.
     lost_before: Option<u32>,
+    /// The formats that it has.
+    own: Offer,
     _host: Option<Arc<Host>>,
 }
 
@@ -122,8 +127,10 @@ impl Subscriber {
         socket: OwnedFd,
         options: SubscribeOptions,
         host: Option<Arc<Host>>,
+        own: Offer,
     ) -> Result<Subscriber> {
         let request = Request::Subscribe { policy: Some(options.policy), fingerprint: options.fingerprint };
+        let request = Message::from(request).with_offer(own);
         let start = Instant::now();
         let timeout = options.timeout.unwrap_or(Duration::MAX);
         // A server that works answers at once, if only that the grant follows later.
@@ -132,6 +139,7 @@ impl Subscriber {
             let left = options.timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
             answered = answer(&socket, left)?;
         }
+        check_offer(&answered.0, own, Part::Reads)?;
         let ([slot, generation, trust, ..], fds) = granted(answered, "a subscriber")?;
         if slot as usize >= SUBSCRIBERS_MAX {
             return Err(Error::invalid("answer", format!("slot {slot}")));
@@ -145,7 +153,7 @@ impl Subscriber {
         }
         check_doorbell(&doorbell)?;
         check_lifeline(&lifeline)?;
-        let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
+        let log = Arc::new(MappedLog::open(&log, Access::ReadOnly, own)?);
         let page = Arc::new(SubscriberPage::open_own(&page)?);
         let wake_word = WakeWord::open(Arc::clone(&log), wake_page)?;
         page.words().process.store(own_process(), Ordering::Relaxed);
@@ -197,6 +205,7 @@ impl Subscriber {
             lost_bytes: 0,
             sequences: Sequences::default(),
             lost_before: None,
+            own,
             _host: host,
         })
     }

@@ -259,7 +259,12 @@ impl SubscriberSet {
                 Ok(Incoming::Message(message, _)) if message.is_refusal(Refusal::Disconnected) => {
                     self.is_disconnected = true;
                 }
-                Ok(Incoming::Message(..) | Incoming::Malformed | Incoming::OtherVersion(_)) => {}
+                Ok(
+                    Incoming::Message(..)
+                    | Incoming::Ignored
+                    | Incoming::Malformed
+                    | Incoming::OtherVersion(_),
+                ) => {}
                 Ok(Incoming::Nothing) => return,
                 Ok(Incoming::End) => return self.server_gone = true,
                 // A message is lost; what it had is fetched, and if that fails too, done without.

@@ -1,24 +1,25 @@
 //! The messages between a process and the server of a group: sixteen words each, and descriptors.
 //!
-//! Everything received is input from another process. A message of another length, magic or ABI is malformed, and that is an
+//! Each has the form of a [`handshake`](causeway_os::handshake), and those that begin a membership or decide one carry an [`Offer`].
+//! Everything received is input from another process. A message of another length, magic or version is malformed, and that is an
 //! error, never a panic.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use causeway_os::handshake::{Handshake, MAY_BE_IGNORED, Mismatch, OFFER_AT, Offer, Part, REST, VERSION};
 use causeway_os::process::poll;
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use rustix::io::Errno;
 
 use crate::error::{Error, Refusal, Result, errno};
-use crate::log::layout::ABI;
+use crate::log::form::OFFER;
 
 /// How long a client waits for an answer that a server gives at once.
 pub const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CWY1");
-const WORDS: usize = 16;
-const BYTES: usize = WORDS * 4;
+const BYTES: usize = causeway_os::handshake::BYTES;
 /// The most descriptors that any message of this protocol carries.
 pub const FDS_MAX: usize = 6;
 
@@ -84,7 +85,17 @@ numbered! {
         Doorbell = 22,
         /// Notice to a publisher's connection for logs: the next one. `[epoch, low half, high half]`
         Log = 23,
-        Pool = 32, Allocate = 33, Forget = 34, Payload = 35,
+        Pool = 32, Allocate = 33, Forget = 34, Payload = 35, Upgrade = 36,
+    }
+}
+
+impl Op {
+    /// Whether the last five words are an [`Offer`].
+    fn has_offer(self) -> bool {
+        matches!(
+            self,
+            Op::Publish | Op::Subscribe | Op::Call | Op::Pool | Op::Granted | Op::Refused | Op::Waiting
+        )
     }
 }
 
@@ -99,7 +110,7 @@ pub fn from_halves([low, high]: [u32; 2]) -> u64 {
 }
 
 /// The arguments of a message; unused ones are 0.
-pub type Words = [u32; WORDS - 3];
+pub type Words = [u32; REST];
 
 /// A message: an operation and up to thirteen words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,45 +120,55 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message with these words and zeroes after them.
+    /// A message with these words and zeroes after them; if it has an offer, with that of this release.
     pub fn new(op: Op, words: &[u32]) -> Message {
-        let mut all = [0; WORDS - 3];
+        let mut all = [0; REST];
         all[..words.len()].copy_from_slice(words);
-        Message { op, words: all }
+        let message = Message { op, words: all };
+        if op.has_offer() { message.with_offer(OFFER) } else { message }
+    }
+
+    /// The same with another offer.
+    pub fn with_offer(mut self, offer: Offer) -> Message {
+        self.words[OFFER_AT..].copy_from_slice(&offer.to_words());
+        self
+    }
+
+    /// What its sender has, if it is a message that says so.
+    pub fn offer(&self) -> Option<Offer> {
+        let words = self.words.last_chunk().filter(|_| self.op.has_offer())?;
+        Some(Offer::from_words(*words))
     }
 
     pub fn refusal(refusal: Refusal) -> Message {
         Message::new(Op::Refused, &[refusal as u32])
     }
 
-    /// The reason of a refusal. A reason unknown to this version comes from another version.
-    fn refused(self) -> Refusal {
+    /// The error that a refusal is to a process with this offer. A reason unknown to this version comes from another version.
+    fn refused(self, own: Offer) -> Error {
         let known = Refusal::ALL.iter().find(|refusal| **refusal as u32 == self.words[0]);
-        known.copied().unwrap_or(Refusal::NotUnderstood)
+        match (known.copied().unwrap_or(Refusal::NotUnderstood), self.offer()) {
+            (Refusal::OtherFormat, Some(other)) => {
+                let mismatch = own.agree(other, Part::Writes).err();
+                Error::OtherFormat(mismatch.unwrap_or(Mismatch { own, other, unknown: 0 }))
+            }
+            (refusal, _) => Error::Refused(refusal),
+        }
     }
 
     pub fn is_refusal(self, refusal: Refusal) -> bool {
         self.op == Op::Refused && self.words[0] == refusal as u32
     }
 
-    fn encode(self, version: u32) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
-        let words = [MAGIC, version, self.op as u32].into_iter().chain(self.words);
-        for (chunk, word) in bytes.chunks_exact_mut(4).zip(words) {
-            chunk.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    }
-
     pub fn to_bytes(self) -> [u8; BYTES] {
-        self.encode(ABI)
+        Handshake { magic: MAGIC, version: VERSION, operation: self.op as u32, rest: self.words }.to_bytes()
     }
 
     /// The message that these bytes are, if they are one.
     pub fn decode(bytes: &[u8]) -> Option<Message> {
-        let [magic, version, op, words @ ..] = words_of(bytes)?;
-        let op = Op::from_word(op).filter(|_| magic == MAGIC && version == ABI)?;
-        Some(Message { op, words })
+        let Handshake { magic, version, operation, rest } = Handshake::from_bytes(bytes)?;
+        let op = Op::from_word(operation).filter(|_| magic == MAGIC && version == VERSION)?;
+        Some(Message { op, words: rest })
     }
 
     /// Sends the message. On a non-blocking socket, a full buffer is `EAGAIN`.
@@ -156,22 +177,26 @@ impl Message {
     }
 }
 
-fn words_of(bytes: &[u8]) -> Option<[u32; WORDS]> {
-    let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
-    Some(std::array::from_fn(|at| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at * 4 + byte]))))
-}
-
-/// The version of these bytes, if they are a message of another version than ours.
-fn other_version_of(bytes: &[u8]) -> Option<u32> {
-    let [magic, version, ..] = words_of(bytes)?;
-    (magic == MAGIC && version != ABI).then_some(version)
+/// What bytes are that are no message of ours.
+fn not_ours(bytes: &[u8]) -> Incoming {
+    match Handshake::from_bytes(bytes) {
+        Some(Handshake { magic: MAGIC, version: VERSION, operation: MAY_BE_IGNORED.., .. }) => {
+            Incoming::Ignored
+        }
+        Some(Handshake { magic: MAGIC, version, .. }) if version != VERSION => {
+            Incoming::OtherVersion(version)
+        }
+        _ => Incoming::Malformed,
+    }
 }
 
 /// What was read from a socket.
 #[derive(Debug)]
 pub enum Incoming {
     Message(Message, Vec<OwnedFd>),
-    /// A message of another version of this protocol: which.
+    /// A message that this release does not know and need not understand.
+    Ignored,
+    /// A message of another version of the handshake: which.
     OtherVersion(u32),
     /// Bytes that are not a message of this protocol.
     Malformed,
@@ -194,7 +219,7 @@ pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
         Ok((0, _)) => Ok(Incoming::End),
         Ok((length, fds)) => Ok(match Message::decode(&bytes[..length]) {
             Some(message) => Incoming::Message(message, fds),
-            None => other_version_of(&bytes[..length]).map_or(Incoming::Malformed, Incoming::OtherVersion),
+            None => not_ours(&bytes[..length]),
         }),
         Err(error) => match errno(&error) {
             Some(Errno::AGAIN) => Ok(Incoming::Nothing),
@@ -222,15 +247,19 @@ pub fn ask_within(
     request: impl Into<Message>,
     timeout: Duration,
 ) -> Result<(Message, Vec<OwnedFd>)> {
+    let request: Message = request.into();
     tell_or_hear_why(socket, request)?;
-    answer(socket, Some(timeout))
+    answer(socket, Some(timeout)).map_err(|error| match (error, request.offer()) {
+        (Error::OtherFormat(mismatch), Some(own)) => Error::OtherFormat(Mismatch { own, ..mismatch }),
+        (error, _) => error,
+    })
 }
 
 /// As [`tell`], with the refusal that a server which hung up has left: it may refuse or disconnect a peer before it reads.
 pub fn tell_or_hear_why(socket: &OwnedFd, message: impl Into<Message>) -> Result<()> {
     match tell(socket, message) {
         Err(Error::ServerGone) => match answer(socket, Some(Duration::ZERO)) {
-            Err(error @ Error::Refused(_)) => Err(error),
+            Err(error @ (Error::Refused(_) | Error::OtherFormat(_))) => Err(error),
             _ => Err(Error::ServerGone),
         },
         told => told,
@@ -259,19 +288,19 @@ pub fn answer(socket: &OwnedFd, timeout: Option<Duration>) -> Result<(Message, V
             continue;
         }
         return match receive(socket, FDS_MAX)? {
-            Incoming::Message(message, _) if message.op == Op::Refused => {
-                Err(Error::Refused(message.refused()))
-            }
+            Incoming::Message(message, _) if message.op == Op::Refused => Err(message.refused(OFFER)),
             Incoming::Message(message, fds) => Ok((message, fds)),
             Incoming::OtherVersion(version) => Err(Error::invalid(
                 "answer",
-                format!("the server uses version {version} of the protocol, and this program version {ABI}"),
+                format!(
+                    "the server uses version {version} of the handshake, and this program version {VERSION}"
+                ),
             )),
             Incoming::Malformed => {
                 Err(Error::invalid("answer", "the process that listens on this socket uses another protocol"))
             }
             Incoming::End => Err(Error::ServerGone),
-            Incoming::Nothing => continue,
+            Incoming::Nothing | Incoming::Ignored => continue,
         };
     }
 }
@@ -282,6 +311,13 @@ pub fn granted((message, fds): (Message, Vec<OwnedFd>), to: &str) -> Result<(Wor
         Op::Granted => Ok((message.words, fds)),
         other => Err(Error::invalid("answer", format!("{other:?} to {to}"))),
     }
+}
+
+/// Fails if the other side, in its answer to a request, names no format that a process with this offer has, or a feature that it has to
+/// know and does not.
+pub fn check_offer(answer: &Message, own: Offer, part: Part) -> Result<()> {
+    let other = answer.offer().unwrap_or(OFFER);
+    own.agree(other, part).map(drop).map_err(Error::OtherFormat)
 }
 
 /// The `N` descriptors of an answer.
@@ -340,6 +376,8 @@ mod tests {
             (Refusal::PayloadGone, "the payload is gone"),
             (Refusal::LogsHeld, "earlier logs are held"),
             (Refusal::Disconnected, "disconnected"),
+            (Refusal::OtherFormat, "no format in common"),
+            (Refusal::FormatFixed, "the format is fixed"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", refusal as u32)));
         assert!(known.iter().map(|(refusal, _)| refusal).eq(Refusal::ALL));
@@ -357,25 +395,38 @@ mod tests {
         }
         assert_eq!([&good[..63], &[]].map(Message::decode), [None; 2]);
         for refusal in Refusal::ALL {
-            assert_eq!(Message::refusal(*refusal).refused(), *refusal);
+            let error = Message::refusal(*refusal).refused(OFFER);
+            assert!(
+                matches!(error, Error::Refused(told) if told == *refusal)
+                    || (*refusal == Refusal::OtherFormat && matches!(error, Error::OtherFormat(_)))
+            );
         }
         for unknown in [0, 99] {
-            assert_eq!(Message::new(Op::Refused, &[unknown]).refused(), Refusal::NotUnderstood);
+            let error = Message::new(Op::Refused, &[unknown]).refused(OFFER);
+            assert!(matches!(error, Error::Refused(Refusal::NotUnderstood)));
         }
     }
 
     #[test]
     fn a_server_of_another_version_is_named_with_ours() {
         let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
-        send_with_fds(&far, &Message::refusal(Refusal::NotUnderstood).encode(ABI - 1), &[]).unwrap();
+        let of_version = |message: Message, version: u32| {
+            let mut bytes = message.to_bytes();
+            bytes[4..8].copy_from_slice(&version.to_le_bytes());
+            bytes
+        };
+        let refusal = of_version(Message::refusal(Refusal::NotUnderstood), VERSION - 1);
+        send_with_fds(&far, &refusal, &[]).unwrap();
         let refused = ask(&near, Message::new(Op::Stat, &[])).unwrap_err().to_string();
-        for version in [ABI - 1, ABI] {
+        for version in [VERSION - 1, VERSION] {
             assert!(refused.contains(&format!("version {version}")), "{refused}");
         }
-        let mut request = Message::new(Op::Subscribe, &[0, 0]).encode(ABI - 1);
+        let mut request = of_version(Message::new(Op::Subscribe, &[0, 0]), VERSION - 1);
         send_with_fds(&near, &request, &[]).unwrap();
         receive(&far, 0).unwrap();
-        assert!(matches!(receive(&far, 0).unwrap(), Incoming::OtherVersion(version) if version == ABI - 1));
+        assert!(
+            matches!(receive(&far, 0).unwrap(), Incoming::OtherVersion(version) if version == VERSION - 1)
+        );
         request[0] ^= 1;
         send_with_fds(&near, &request, &[]).unwrap();
         assert!(matches!(receive(&far, 0).unwrap(), Incoming::Malformed));

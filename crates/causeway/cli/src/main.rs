@@ -1,8 +1,8 @@
 //! `causeway`: groups for a shell user.
 //!
 //! `serve` makes a group and serves it on a socket; `publish` publishes lines of standard input, `subscribe` prints messages,
-//! `stat` shows publishers and subscribers, and how far behind each subscriber is. `bus` is about the bus, `man` and `completions` about
-//! this program.
+//! `stat` shows publishers and subscribers, and how far behind each subscriber is; `upgrade` lets it go on in a later format. `bus` is about
+//! the bus, `man` and `completions` about this program.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
 mod bus;
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use causeway::{
-    Access, Error, Group, GroupOptions, OverRate, Policy, Received, Report, SubscribeOptions,
+    Access, Error, FORMATS, Group, GroupOptions, OverRate, Policy, Received, Report, SubscribeOptions,
     TryPublishError, TryRecvError,
 };
 use causeway_waiting::size;
@@ -56,6 +56,9 @@ enum Command {
         /// Size of the log, as in 64K or 1M: a power of two from 4K to 1G.
         #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = |text: &str| size::parse(text, None))]
         capacity: u64,
+        /// The highest format of the log, for programs of other releases; see `causeway upgrade`.
+        #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(formats()))]
+        format: Option<u32>,
         /// Which users may subscribe.
         #[arg(long, value_enum, default_value_t = Users::Same, alias = "readers")]
         subscribers: Users,
@@ -93,6 +96,14 @@ enum Command {
         /// Show it again every second until interrupted.
         #[arg(long)]
         live: bool,
+    },
+    /// Let a group go on in the highest format of the release that serves it.
+    ///
+    /// No message is lost or repeated. As long as a program of an older release is a member, the group keeps the format which that has; when the
+    /// last of them has left, it goes on by itself.
+    Upgrade {
+        /// The group's socket.
+        socket: PathBuf,
     },
     /// Record what is published in a group or sent on a bus in an MCAP file; `record verify FILE` checks one
     ///
@@ -164,19 +175,30 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Serve { socket, publishers, late_publishers, publisher_rate_max, capacity, subscribers } => {
+        Command::Serve {
+            socket,
+            publishers,
+            late_publishers,
+            publisher_rate_max,
+            capacity,
+            format,
+            subscribers,
+        } => {
             let publishers = if late_publishers {
                 Publishers::AtAnyTime { rate_max: publisher_rate_max }
             } else {
                 Publishers::Number(publishers)
             };
-            serve(socket, publishers, capacity, subscribers)?;
+            let options = GroupOptions::new().capacity_bytes(capacity);
+            let options = format.map_or(options.clone(), |level| options.format(level));
+            serve(socket, publishers, options, subscribers)?;
         }
         Command::Publish { socket, drop, wait_for_subscribers } => {
             publish(socket, drop, wait_for_subscribers)?;
         }
         Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose)?,
         Command::Stat { socket, live } => stat(socket, live)?,
+        Command::Upgrade { socket } => upgrade(socket)?,
         Command::Record { arguments } => return Err(recorder(arguments)),
         Command::Replay { arguments } => {
             return Err(recorder(std::iter::once("replay".into()).chain(arguments)));
@@ -208,12 +230,33 @@ enum Publishers {
     },
 }
 
-fn serve(socket: PathBuf, publishers: Publishers, capacity: u64, subscribers: Users) -> Result<(), Failure> {
+/// The formats that there are, as an option has them.
+fn formats() -> std::ops::RangeInclusive<i64> {
+    i64::from(*FORMATS.start())..=i64::from(*FORMATS.end())
+}
+
+fn upgrade(socket: PathBuf) -> Result<(), Failure> {
+    let level = Group::join(&socket)?.upgrade()?;
+    let group = socket.display();
+    if level == *FORMATS.end() {
+        println!("{group} has format {level} from its next log on");
+    } else {
+        println!("{group} keeps format {level} until the last program of an older release has left");
+    }
+    Ok(())
+}
+
+fn serve(
+    socket: PathBuf,
+    publishers: Publishers,
+    options: GroupOptions,
+    subscribers: Users,
+) -> Result<(), Failure> {
     let subscribers = match subscribers {
         Users::Same => Access::SameUser,
         Users::Any => Access::AnyUser,
     };
-    let options = GroupOptions::new().capacity_bytes(capacity).subscribers(subscribers);
+    let options = options.subscribers(subscribers);
     let (options, whom) = match publishers {
         Publishers::Number(1) => (options.remote_publishers(1), "one publisher".to_owned()),
         Publishers::Number(count) => (options.remote_publishers(count), format!("{count} publishers")),
@@ -383,8 +426,8 @@ fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) 
     let rate = rate.map_or(String::new(), |rate| format!(", {rate} messages/s"));
     writeln!(
         out,
-        "log: {} bytes, {} messages, position {}{rate}",
-        report.capacity_bytes, report.messages, report.position
+        "log: {} bytes, {} messages, position {}, format {}{rate}",
+        report.capacity_bytes, report.messages, report.position, report.format
     )?;
     for publisher in &report.publishers {
         write!(

@@ -74,6 +74,7 @@ fn told(line: &Line) -> Option<(&CaseId, &Outcome)> {
 fn case_of(line: &Line) -> Option<&CaseId> {
     match line {
         Line::Case(case) => Some(&case.case),
+        Line::Summary(summary) => Some(&summary.case),
         Line::Outcome(outcome) => Some(&outcome.case),
         Line::Skipped(skipped) => Some(&skipped.case),
         _ => None,
@@ -100,7 +101,7 @@ fn of_lines(lines: &[Line], case: &CaseId, is_void: bool) -> Outcome {
         let why = summary.and_then(|summary| summary.void.first()).map_or("a law is broken", String::as_str);
         return ended(Ending::Void, law, why);
     }
-    let last = skips.clone().last();
+    let last = skips.clone().next_back();
     match summary {
         Some(of) if of.stopped_by == StoppedBy::Interrupted => {
             let why = format!("the session was interrupted after {} runs of it", of.runs);
@@ -112,5 +113,63 @@ fn of_lines(lines: &[Line], case: &CaseId, is_void: bool) -> Outcome {
             Some(_) => ended(Ending::Skipped, last, ""),
             None => ended(Ending::Interrupted, None, "the session ended before the case had a figure"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Case, Summary};
+
+    fn id(mechanism: &str) -> CaseId {
+        CaseId::new("roundtrip", mechanism, 1, "free")
+    }
+
+    fn skipped(mechanism: &str, step: &str) -> Line {
+        Line::Skipped(Skipped { case: id(mechanism), step: step.into(), why: step.into() })
+    }
+
+    fn summary(mechanism: &str, stopped_by: StoppedBy) -> Line {
+        Line::Summary(Summary { case: id(mechanism), stopped_by, ..Summary::default() })
+    }
+
+    #[test]
+    fn what_became_of_a_case_is_told_also_of_a_record_without_such_lines() {
+        let lines = vec![
+            skipped("fits-not", "fit"),
+            Line::Case(Case { case: id("cut"), ..Case::default() }),
+            skipped("stopped", "stopped"),
+            skipped("disturbed-once", "throttled"),
+            summary("disturbed-once", StoppedBy::Precision),
+            summary("ended", StoppedBy::Interrupted),
+            summary("broken", StoppedBy::MaxRuns),
+            skipped("broken", laws::STEP),
+        ];
+        let reading = Reading { lines, problems: Vec::new() };
+        let planned = ["never-begun", "disturbed-once"].map(id);
+        let of: Vec<(String, Ending)> =
+            outcomes(&reading, &planned).into_iter().map(|of| (of.case.mechanism, of.outcome)).collect();
+        let expected = [
+            ("never-begun", Ending::Interrupted),
+            ("disturbed-once", Ending::Measured),
+            ("fits-not", Ending::Skipped),
+            ("cut", Ending::Interrupted),
+            ("stopped", Ending::Void),
+            ("ended", Ending::Interrupted),
+            ("broken", Ending::Void),
+        ];
+        assert_eq!(of, expected.map(|(mechanism, ending)| (mechanism.to_owned(), ending)));
+    }
+
+    #[test]
+    fn a_law_that_is_found_broken_later_makes_a_case_void_whatever_was_told() {
+        let told = Outcome { case: id("pipe"), outcome: Ending::Measured, step: None, why: None };
+        let mut lines = vec![summary("pipe", StoppedBy::MaxRuns), Line::Outcome(told)];
+        let of = |lines: &[Line]| {
+            outcomes(&Reading { lines: lines.to_vec(), problems: Vec::new() }, &[])[0].outcome
+        };
+        assert_eq!(of(&lines), Ending::Measured);
+        lines.push(skipped("pipe", laws::STEP));
+        assert_eq!(of(&lines), Ending::Void);
     }
 }

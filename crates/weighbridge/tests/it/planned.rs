@@ -30,15 +30,17 @@ const RUN: &str = "run --plan plan.json --out-dir spool --quiet";
 
 /// The records of the folder of a plan, each with its header and outcomes, in the order of their names.
 fn records(folder: &Path) -> Vec<(PathBuf, Header, Vec<Outcome>)> {
-    let names = files(&folder.join("spool"));
+    let spool = folder.join("spool");
+    let names = if spool.exists() { files(&spool) } else { Vec::new() };
+    // One that has just been created has no header yet.
     let read = |name: &String| {
-        let path = folder.join("spool").join(name);
+        let path = spool.join(name);
         let lines = weighbridge_record::read_file(&path).unwrap().lines;
-        let Some(Line::Header(header)) = lines.first() else { panic!("{name} has no header") };
+        let Some(Line::Header(header)) = lines.first() else { return None };
         let outcomes = all!(lines, Outcome).into_iter().cloned().collect();
-        (path, (**header).clone(), outcomes)
+        Some((path, (**header).clone(), outcomes))
     };
-    names.iter().filter(|name| name.ends_with(".jsonl")).map(read).collect()
+    names.iter().filter(|name| name.ends_with(".jsonl")).filter_map(read).collect()
 }
 
 /// How often each case was finished.

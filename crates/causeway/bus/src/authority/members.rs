@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::epoll::Token;
 use causeway_os::fences::full_fence;
+use causeway_os::handshake::{Offer, Part};
 use causeway_os::process::is_own_user;
 use causeway_os::socket;
 use rustix::event::epoll;
@@ -17,12 +18,17 @@ use super::{
     ACCEPT_PAUSE, Authority, Connection, Event, LINK, LISTENER, LeaveReason, Link, MONITORS_MAX, PROCESS,
     PeerId, Process, Ticket, UNJOINED_MAX, peer, watch,
 };
-use crate::control::{self, Kind, Packet, Refusal};
+use crate::control::{self, AGREED, JOIN, Kind, NO_FORMAT, OBSERVE, OFFER, Packet, Refusal};
 use crate::error::{Error, Result};
 use crate::port::AUTHORITY;
-use crate::shared::ABI;
+use crate::shared::FORMAT;
 use crate::shared::directory::State;
 use crate::shared::outbox::ForeignOutbox;
+
+/// What a process that joins so does: a monitor only reads.
+fn part_of(operation: u64) -> Part {
+    if operation == OBSERVE { Part::Reads } else { Part::Writes }
+}
 
 impl Authority {
     pub(super) fn accept(&mut self, events: &mut Vec<Event>) {
@@ -181,10 +187,18 @@ impl Authority {
         let has_joined = self.links.get(&link).is_some_and(|link| link.has_joined);
         let unexpected = || Error::Refused("unexpected request, or its descriptor is missing".into());
         match packet.kind {
-            Kind::Join if !has_joined && first != u64::from(ABI) => Err(Error::Refused(format!(
-                "the bus uses version {ABI} of the shared memory, the program version {first}; install both from one release, or use the D-Bus socket of the bus"
+            Kind::Join if !has_joined => Err(Error::Refused(format!(
+                "the bus has {OFFER}, and the program version {first} of a release before there were formats; install the release of the bus, or use the D-Bus socket of the bus"
             ))),
-            Kind::Join if !has_joined && second == 0 => {
+            Kind::Handshake if packet.may_be_ignored() => Ok(()),
+            Kind::Handshake if !has_joined && [JOIN, OBSERVE].contains(&first) => {
+                if let Err(mismatch) = OFFER.agree(packet.offer(), part_of(first)) {
+                    self.answer(link, &Packet::handshake(NO_FORMAT, OFFER), &[])?;
+                    return Err(Error::Refused(mismatch.to_string()));
+                }
+                if first == OBSERVE {
+                    return self.welcome_monitor(link);
+                }
                 ForeignOutbox::open(fds.first().ok_or_else(unexpected)?)?;
                 let outbox = fds.take_first_if(|_| true).ok_or_else(unexpected)?;
                 let Some(found) = self.links.get_mut(&link) else { return Ok(()) };
@@ -193,7 +207,6 @@ impl Authority {
                 }
                 Ok(())
             }
-            Kind::Join if !has_joined => self.welcome_monitor(link),
             Kind::Outbox if has_joined => self.send_descriptor(link, &self.fds.outboxes, slot, second),
             Kind::Doorbell if has_joined => self.send_descriptor(link, &self.fds.doorbells, slot, second),
             Kind::SetDoorbell => {
@@ -225,6 +238,7 @@ impl Authority {
         link.has_joined = true;
         self.readers += 1;
         let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd()];
+        control::send(&link.socket, &Packet::handshake(AGREED, Offer::levels(FORMAT..=FORMAT)), &[])?;
         control::send(&link.socket, &Packet::new(Kind::Welcome, [0; 4]), &fds)
     }
 
@@ -253,6 +267,8 @@ impl Authority {
         let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
         let welcome = Packet { words, ..Packet::text(Kind::Welcome, deadline) };
         // One that does not take it is gone, and its end comes as that of a member.
+        let agreed = Packet::handshake(AGREED, Offer::levels(FORMAT..=FORMAT));
+        let _ = control::send(&link.socket, &agreed, &[]);
         let _ = control::send(&link.socket, &welcome, &fds);
     }
 

@@ -121,9 +121,8 @@ mod tests {
 
     use super::*;
     use crate::authority::{AuthorityOptions, Event, LeaveReason, PeerId};
-    use crate::control::{self, Kind, Packet};
+    use crate::control::{self, JOIN, OFFER, Packet};
     use crate::error::Result;
-    use crate::shared::ABI;
     use crate::shared::outbox::Outbox;
 
     fn event(authority: &mut Authority) -> Event {
@@ -142,7 +141,7 @@ mod tests {
         let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
         rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
         let (outbox, _) = Outbox::create(4096).unwrap();
-        let request = Packet::new(Kind::Join, [u64::from(ABI), 0, 0, 0]);
+        let request = Packet::handshake(JOIN, OFFER);
         control::send(&socket, &request, &[outbox.as_fd()]).unwrap();
         let Event::Joining(ticket, _) = event(authority) else { panic!("it does not ask to join") };
         (socket, authority.admit(ticket, id).map(|()| authority.welcome(id)))

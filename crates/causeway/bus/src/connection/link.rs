@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_os::Context;
+use causeway_os::handshake::Part;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::watcher::Watched;
-use crate::control::{self, Kind, Packet};
+use crate::control::{self, JOIN, Kind, OBSERVE, OFFER, Packet};
 use crate::error::{Error, Result, name};
 use crate::port::Descriptors;
-use crate::shared::ABI;
 
 const CONNECT: &str = "connect to the bus at";
 /// How long the authority may take for an answer.
@@ -39,13 +39,23 @@ impl Link {
         let start = Instant::now();
         loop {
             let mut link = Link::connect(path)?;
-            let words = [u64::from(ABI), u64::from(outbox.is_none()), 0, 0];
-            match control::send(&link.socket, &Packet::new(Kind::Join, words), outbox.as_slice()) {
+            let (operation, part) =
+                if outbox.is_some() { (JOIN, Part::Writes) } else { (OBSERVE, Part::Reads) };
+            match control::send(&link.socket, &Packet::handshake(operation, OFFER), outbox.as_slice()) {
                 // It was refused before it asked: the reason can be read.
                 Err(error) if error.is(Errno::PIPE) || error.is(Errno::CONNRESET) => {}
                 sent => sent?,
             }
-            match link.answer() {
+            let answered = match link.answer() {
+                Ok((packet @ Packet { kind: Kind::Handshake, .. }, _)) => {
+                    OFFER
+                        .agree(packet.offer(), part)
+                        .map_err(|mismatch| Error::Refused(mismatch.to_string()))?;
+                    link.answer()
+                }
+                answered => answered,
+            };
+            match answered {
                 Ok((welcome @ Packet { kind: Kind::Welcome, .. }, fds)) => return Ok((link, welcome, fds)),
                 // Places become free as soon as all have read what the last member there sent.
                 Ok((Packet { kind: Kind::Refused, words: [1, ..], .. }, _))
@@ -55,8 +65,12 @@ impl Link {
                 }
                 Ok((Packet { text, .. }, _)) => return Err(Error::Refused(text)),
                 Err(Error::AuthorityGone) => {
-                    let text = "the bus closed the connection before this program joined";
-                    return Err(Error::Refused(text.into()));
+                    // One that does not know a handshake says nothing of it.
+                    return Err(Error::Refused(format!(
+                        "the bus closed the connection before this program joined: it has ended, or is of a release before there were \
+                         formats (version 6 or lower), and this program has {OFFER}; install one release on both sides, or use the \
+                         D-Bus socket of the bus"
+                    )));
                 }
                 Err(error) => return Err(error),
             }
@@ -130,6 +144,7 @@ impl Link {
             }
             match control::receive(&self.socket) {
                 Ok(Some((Packet { kind: Kind::Disconnected, text, .. }, _))) => self.why = Some(text),
+                Ok(Some((packet, _))) if packet.may_be_ignored() => {}
                 Ok(Some(answer)) => return Ok(answer),
                 // An answer whose descriptors did not fit into the table of this process.
                 Err(error) if error.is(Errno::MFILE) => return Err(error),
@@ -178,5 +193,30 @@ impl Descriptors for Link {
 
     fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
         self.descriptor(Kind::Doorbell, slot, id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{accept, bind, listen, socket_with};
+
+    use super::*;
+
+    /// It says nothing to one whose first packet it does not know, and closes the connection.
+    #[test]
+    fn an_authority_of_a_release_before_the_handshake_is_refused_with_both_versions_and_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bus");
+        let listener =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&listener, 1).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| control::receive(accept(&listener).unwrap()).unwrap());
+            let refused = Link::join(&path, None).err().unwrap().to_string();
+            for words in ["version 6", "this program has format 1;", "install one release on both sides"] {
+                assert!(refused.contains(words), "{refused}");
+            }
+        });
     }
 }

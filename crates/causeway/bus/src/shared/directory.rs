@@ -14,7 +14,7 @@ use causeway_os::memory::{Access, Mapping, add_seals};
 
 use super::filter::{FILTER_WORDS, Filter, SignalKeys, says_yes};
 use super::memory::invalid;
-use super::{ABI, memory};
+use super::{FORMAT, memory};
 use crate::error::{Error, Result};
 
 /// First eight bytes of a directory.
@@ -102,7 +102,7 @@ impl Directory {
         let bytes = Directory::bytes(peers, names);
         let fd = memory::create("causeway-directory", bytes)?;
         let memory = memory::map(&fd, bytes, Access::ReadWrite)?;
-        let words = [MAGIC, u64::from(ABI), slots as u64, peers as u64, names as u64, bus[0], bus[1]];
+        let words = [MAGIC, u64::from(FORMAT), slots as u64, peers as u64, names as u64, bus[0], bus[1]];
         for (index, word) in words.into_iter().enumerate() {
             memory.atomic_u64(index * 8).store(word, Ordering::Relaxed);
         }

@@ -8,7 +8,7 @@ use causeway_os::Context;
 use causeway_os::memory::{self, Access, Mapping, Seals};
 use rustix::fs::FallocateFlags;
 
-use super::ABI;
+use super::FORMAT;
 use crate::error::{Error, Result};
 
 /// The length is fixed: no process gets SIGBUS.
@@ -55,8 +55,8 @@ pub fn map(fd: &OwnedFd, bytes: u64, access: Access) -> Result<Mapping> {
 pub fn open(fd: &OwnedFd, what: &str, magic: u64, bytes: u64, access: Access) -> Result<(Mapping, u32)> {
     let mapping = map(fd, bytes, access)?;
     let [first, second] = [0, 8].map(|offset| mapping.load_u64(offset).load(Ordering::Relaxed));
-    if first != magic || second as u32 != ABI {
-        return Err(invalid(what, format!("it is not of version {ABI}")));
+    if first != magic || second as u32 != FORMAT {
+        return Err(invalid(what, format!("it is not of format {FORMAT}")));
     }
     Ok((mapping, (second >> 32) as u32))
 }

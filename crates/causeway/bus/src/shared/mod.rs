@@ -32,8 +32,10 @@ pub mod statistics;
 #[cfg(not(loom))]
 pub mod unique_name;
 
-/// Changes whenever the meaning of any shared byte changes. A process that finds another number refuses the bus.
-pub const ABI: u32 = 6;
+/// The format levels that this release has, of all files of a bus. A level says where every shared byte lies and what it means.
+pub const FORMATS: std::ops::RangeInclusive<u32> = 1..=1;
+/// The one that a bus has from its beginning to its end, if this release serves it.
+pub const FORMAT: u32 = *FORMATS.end();
 
 /// Number of the authority. 0 is nobody's: of a destination it means all.
 pub const AUTHORITY_ID: u64 = 1;

@@ -11,7 +11,7 @@ use causeway_os::memory::{Access, LoadU64, Mapping, add_seals};
 
 use super::memory::invalid;
 use super::ring::{self, Cells, GROUP_SLOTS, SLOTS_MAX, Sleep, group_bit};
-use super::{ABI, memory};
+use super::{FORMAT, memory};
 use crate::error::{Error, Result};
 
 /// First eight bytes of an order log.
@@ -137,7 +137,7 @@ impl OrderLog {
         let log = OrderLog { memory: memory::map(&fd, bytes, Access::ReadWrite)?, entries, slots };
         let word = |offset, value| log.memory.atomic_u64(offset).store(value, Ordering::Relaxed);
         word(0, MAGIC);
-        word(8, u64::from(ABI) | u64::from(entries.trailing_zeros()) << 32);
+        word(8, u64::from(FORMAT) | u64::from(entries.trailing_zeros()) << 32);
         word(16, slots as u64);
         ring::raise_limit(&log, 0);
         add_seals(&fd, memory::LENGTH)?;
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_log_with_impossible_numbers_is_refused() {
-        for (offset, value) in [(0, 1), (8, 99), (8, u64::from(ABI) | 63 << 32), (16, 0), (16, 1 << 40)] {
+        for (offset, value) in [(0, 1), (8, 99), (8, u64::from(FORMAT) | 63 << 32), (16, 0), (16, 1 << 40)] {
             let (fd, log) = OrderLog::create(64, 3).unwrap();
             log.memory.atomic_u64(offset).store(value, Ordering::Relaxed);
             assert!(OrderLog::open(&fd, Access::ReadWrite).is_err(), "{value} at {offset}");

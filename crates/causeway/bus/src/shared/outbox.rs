@@ -11,7 +11,7 @@ use causeway_os::memory::{Access, Mapping, add_seals};
 use super::header::{BusHeader, HEADER_BYTES, INLINE};
 use super::memory::invalid;
 use super::ring::{self, PLACES};
-use super::{ABI, memory};
+use super::{FORMAT, memory};
 use crate::error::{Error, Result};
 
 /// First eight bytes of an outbox.
@@ -55,7 +55,7 @@ impl Outbox {
         }
         words.atomic_u64(0).store(MAGIC, Ordering::Relaxed);
         let log2 = u64::from(capacity_bytes.trailing_zeros());
-        words.atomic_u64(8).store(u64::from(ABI) | log2 << 32, Ordering::Relaxed);
+        words.atomic_u64(8).store(u64::from(FORMAT) | log2 << 32, Ordering::Relaxed);
         add_seals(&fd, memory::ONE_WRITER)?;
         Ok((fd, Outbox { words, ring, capacity: capacity_bytes, head: 0, floor: 0 }))
     }
@@ -272,7 +272,7 @@ mod tests {
         let fd = memory::create("test", PREFIX_BYTES + 4096).unwrap();
         assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("seal"));
         add_seals(&fd, memory::ONE_WRITER).unwrap();
-        assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("version"));
+        assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("not of format 1"));
     }
 
     #[test]

@@ -7,7 +7,9 @@ use causeway_bus::shared::order::{
 };
 use causeway_bus::shared::outbox::{FLOOR, GRANULE_BYTES};
 use causeway_bus::shared::ring::{BROADCAST, Entry, GROUP_SLOTS, PLACES};
-use causeway_bus::shared::{ABI, directory, header, order, outbox};
+use causeway_bus::shared::{FORMAT, FORMATS, directory, header, order, outbox};
+
+const _: () = assert!(*FORMATS.start() == 1 && FORMAT == 1);
 
 const DOCUMENT: &str = include_str!("../../../../../docs/wire.md");
 
@@ -17,7 +19,7 @@ fn offsets_and_sizes_in_the_document_are_those_of_the_code() {
     let bus = bus.split_whitespace().collect::<Vec<_>>().join(" "); // whatever the length of its lines
     let magic = |magic: u64| format!("`{}`", String::from_utf8(magic.to_le_bytes().to_vec()).unwrap());
     for text in [
-        format!("ABI number of the bus: **{ABI}**"),
+        format!("Format level of the bus: **{FORMAT}**"),
         magic(order::MAGIC),
         magic(outbox::MAGIC),
         magic(directory::MAGIC),

@@ -38,6 +38,10 @@ static void errors(const char *folder) {
     grown.known.capacity_bytes = 5000;
     IS(CW_E_INVALID, cw_group_create("size", &grown.known, sizeof grown.known, &group, &error));
     IS(CW_E_RANGE, cw_group_create("\xff", NULL, 0, &group, &error));
+    cw_group_options of_later;
+    memset(&of_later, 0, sizeof of_later);
+    of_later.format = 99;
+    IS(CW_E_INVALID, cw_group_create("later", &of_later, sizeof of_later, &group, &error));
 }
 
 static void logs(const char *folder) {
@@ -51,6 +55,9 @@ static void logs(const char *folder) {
     OK(cw_group_serve_at(group, at(folder, "log"), &error));
     OK(cw_group_join(path, &joined, &error));
     IS(CW_E_INVALID, cw_group_resize(joined, 1 << 16, &error));
+    uint32_t format = 0;
+    OK(cw_group_upgrade(group, &format, &error));
+    TRUE(format == 2);
     cw_peer server;
     OK(cw_group_server(joined, &server, sizeof server, &error));
     TRUE(server.pid == (uint32_t)getpid() && server.uid == geteuid());

@@ -154,7 +154,7 @@ fn headers_compile_alone_in_every_dialect_and_structures_have_the_layout_of_the_
     }
     let checks = layouts! {
         group::cw_group_options { capacity_bytes flags remote_publishers publisher_rate_max trust most_patient
-            most_patient_value most_patient_for_others reserved most_patient_for_others_value publishers
+            most_patient_value most_patient_for_others format most_patient_for_others_value publishers
             publisher_count subscribers subscriber_count }
         group::cw_peer { pid uid gid }
         subscriber::cw_sub_options { policy flags policy_value timeout_ns topics topic_count }

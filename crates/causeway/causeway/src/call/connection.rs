@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_os::Context;
+use causeway_os::handshake::Part;
 use causeway_os::memory::Access;
 use causeway_os::socket::{
     peer_credentials, refuse_descriptors, send_with_fds, stream_pair,
@@ -23,6 +24,7 @@ use crate::connection::pidfd_of;
 use crate::error::{Error, Refusal, Result, errno};
 use crate::foreign::ForeignSocket;
 use crate::log::Kind;
+use crate::log::form::OFFER;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::{SubscriberPage, WakePage};
 use crate::log::wake_word::WakeWord;
@@ -136,8 +138,8 @@ pub fn connect(socket: OwnedFd, origin: Origin) -> Result<Connected> {
     }
     let wake_page = wake_page.map(|fd| WakePage::open(&fd)).transpose()?;
     crate::subscriber::check_doorbell(&doorbell)?;
-    let requests = MappedLog::open(&requests, Access::ReadWrite)?;
-    let replies = MappedLog::open(&replies, Access::ReadOnly)?;
+    let requests = MappedLog::open(&requests, Access::ReadWrite, OFFER)?;
+    let replies = MappedLog::open(&replies, Access::ReadOnly, OFFER)?;
     if requests.kind() != Kind::Single || replies.kind() != Kind::Single {
         return Err(Error::invalid("log header", "a log of several publishers cannot carry calls"));
     }
@@ -171,7 +173,11 @@ pub fn accept(
     rustix::io::ioctl_fionbio(&socket, true).context("make", || "a connection non-blocking")?;
     let call = expect(&socket, Op::Call)?;
     let has_wake_page = call.words[0] == 1 && is_same_user(&socket);
-    let (memory, page_fd, requests_fd) = offer(&socket, capacity_bytes, has_wake_page)
+    let level = OFFER.agree(call.offer().unwrap_or(OFFER), Part::Writes).map_err(|mismatch| {
+        let _ = Message::refusal(Refusal::OtherFormat).send(&socket, &[]);
+        Error::OtherFormat(mismatch)
+    })?;
+    let (memory, page_fd, requests_fd) = offer(&socket, capacity_bytes, level, has_wake_page)
         .inspect_err(|_| drop(Message::refusal(Refusal::Exhausted).send(&socket, &[])))?;
     expect(&socket, Op::Mapped)?;
     SubscriberPage::check_sealed(&page_fd)?;
@@ -181,9 +187,14 @@ pub fn accept(
 }
 
 /// Makes the memory of a connection and sends it to the client.
-fn offer(socket: &OwnedFd, capacity_bytes: u64, has_wake_page: bool) -> Result<(Memory, OwnedFd, OwnedFd)> {
-    let (requests_fd, requests) = MappedLog::create("requests", Kind::Single, capacity_bytes)?;
-    let (replies_fd, replies) = MappedLog::create("replies", Kind::Single, capacity_bytes)?;
+fn offer(
+    socket: &OwnedFd,
+    capacity_bytes: u64,
+    level: u32,
+    has_wake_page: bool,
+) -> Result<(Memory, OwnedFd, OwnedFd)> {
+    let (requests_fd, requests) = MappedLog::create("requests", Kind::Single, capacity_bytes, level)?;
+    let (replies_fd, replies) = MappedLog::create("replies", Kind::Single, capacity_bytes, level)?;
     MappedLog::seal(&replies_fd)?;
     let (own_page_fd, own_page) = SubscriberPage::create()?;
     SubscriberPage::seal(&own_page_fd)?;

@@ -10,8 +10,11 @@ use super::word::PUBLISHERS_MAX;
 
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
-/// Changes whenever the meaning of any byte changes. A process that finds another number refuses the log.
-pub const ABI: u32 = 8;
+/// The format levels that this release has. A level says where every byte lies and what it means; a process refuses a log of another
+/// one. Level 2 states in its header where its parts lie ([`Places`]).
+pub const FORMATS: std::ops::RangeInclusive<u32> = 1..=2;
+/// The level of a group whose creator asks for none: that of the release before.
+pub const FORMAT_DEFAULT: u32 = 1;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
@@ -20,8 +23,14 @@ pub const SUBSCRIBERS_MAX: usize = if cfg!(loom) { 2 } else { 1024 };
 pub const PRESENT_WORDS: usize = SUBSCRIBERS_MAX.div_ceil(64);
 /// Payload files that one subscriber can read at the same time.
 pub const REFERENCES_MAX: usize = 16;
-/// Bytes before the ring: one page of constants, three pages of words.
+/// Bytes before the ring at level 1: one page of constants, three pages of words.
 pub const PREFIX_BYTES: u64 = 16384;
+/// The same at level 2, as this release makes it: one page more, for words that later releases add.
+pub const PREFIX_BYTES_2: u64 = 20480;
+/// The most that a log of level 2 may state.
+pub const PREFIX_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of the page of constants.
+pub const HEADER_PAGE_BYTES: u64 = 4096;
 /// Offset of [`Tail`] in the log.
 pub const TAIL_OFFSET: u64 = 4096;
 /// Size of a subscriber page.
@@ -67,8 +76,8 @@ impl<T, const N: usize> std::ops::Deref for Slots<T, N> {
 pub struct LogHeader {
     /// [`MAGIC`].
     pub magic: QuietU64,
-    /// [`ABI`] in the low half, the kind (0 `sw`, 1 `mw`) in the high half.
-    pub abi_and_kind: QuietU64,
+    /// The format level in the low half, the kind (0 `sw`, 1 `mw`) in the high half.
+    pub level_and_kind: QuietU64,
     /// Random number of the group, low and high half. The low 29 bits, made odd, are the key of its free frames.
     pub group_id: [QuietU64; 2],
     /// Number of this log in the life of its group, from 0.
@@ -79,6 +88,38 @@ pub struct LogHeader {
     pub start: QuietU64,
     /// The number at which messages are counted from `start` on: those before it, as far as they were decided then.
     pub messages: QuietU64,
+    /// From level 2 on: offset of [`Tail`].
+    pub tail_offset: QuietU64,
+    /// From level 2 on: offset of the ring.
+    pub ring_offset: QuietU64,
+    /// From level 2 on: features of this log, `compat` in the low half and `ro_compat` in the high half.
+    pub compat_and_ro_compat: QuietU64,
+    /// From level 2 on: features of this log, `incompat`.
+    pub incompat: QuietU64,
+}
+
+/// Where the parts of a log lie. At level 1 that is known, from level 2 on the header states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Offset of [`Tail`].
+    pub tail: u64,
+    /// Offset of the ring.
+    pub ring: u64,
+}
+
+impl Places {
+    /// Those of a log that this release makes.
+    pub fn of_level(level: u32) -> Places {
+        Places { tail: TAIL_OFFSET, ring: if level == 1 { PREFIX_BYTES } else { PREFIX_BYTES_2 } }
+    }
+
+    /// Whether a log can be so, whoever says it: whole pages, in this order, with space for [`Tail`], and no more than the most.
+    pub fn are_possible(self) -> bool {
+        let whole =
+            self.tail.is_multiple_of(HEADER_PAGE_BYTES) && self.ring.is_multiple_of(HEADER_PAGE_BYTES);
+        let space = self.ring.checked_sub(self.tail).is_some_and(|space| space >= size_of::<Tail>() as u64);
+        whole && space && self.tail >= HEADER_PAGE_BYTES && self.ring <= PREFIX_BYTES_MAX
+    }
 }
 
 /// The first position of a log that publishers may map, and not yet use: the log before it has not ended.
@@ -294,8 +335,8 @@ macro_rules! places {
 
 #[cfg(not(loom))]
 places! {
-    LogHeader within TAIL_OFFSET => magic 0x00, abi_and_kind 0x08, group_id 0x10, epoch 0x20, capacity_log2 0x28, start 0x30,
-        messages 0x38;
+    LogHeader within HEADER_PAGE_BYTES => magic 0x00, level_and_kind 0x08, group_id 0x10, epoch 0x20, capacity_log2 0x28, start 0x30,
+        messages 0x38, tail_offset 0x40, ring_offset 0x48, compat_and_ro_compat 0x50, incompat 0x58;
     Tail within PREFIX_BYTES - TAIL_OFFSET => limit 0x000, floor 0x080, hint 0x100, wake_seq 0x180, reclaim_lock 0x200,
         last_cpu 0x280, publishers_waiting 0x300, mark_index 0x380, marks 0x400, demoted 0x420, given_up 0x1480,
         publishers 0x1500;

@@ -16,9 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use causeway_os::Context;
+use causeway_os::handshake::Offer;
 use causeway_os::memory::{self, Access, Mapping, Seals};
 
-use super::layout::{ABI, CAPACITY_LOG2, LogHeader, MAGIC, NOT_BEGUN, PREFIX_BYTES, TAIL_OFFSET, Tail};
+use super::form::Form;
+use super::layout::{
+    CAPACITY_LOG2, HEADER_PAGE_BYTES, LogHeader, MAGIC, NOT_BEGUN, PREFIX_BYTES, PREFIX_BYTES_MAX, Tail,
+};
 use super::memory::Memory;
 use super::server;
 use super::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES};
@@ -48,10 +52,18 @@ fn capacity_log2(bytes: u64) -> Option<u32> {
     bytes.checked_ilog2().filter(|log2| bytes.is_power_of_two() && CAPACITY_LOG2.contains(log2))
 }
 
-/// A mapped log: its first four pages once, its ring twice back to back, so that no frame is ever split.
+fn header_of(mapping: &Mapping) -> &LogHeader {
+    assert!(mapping.len() as u64 >= HEADER_PAGE_BYTES, "a page of constants");
+    // SAFETY: a page (asserted), aligned as one, and the structure is made of atomics.
+    unsafe { &*mapping.as_ptr().cast::<LogHeader>() }
+}
+
+/// A mapped log: its constants and its words once, its ring twice back to back, so that no frame is ever split.
 #[derive(Debug)]
 pub struct MappedLog {
-    prefix: Mapping,
+    header: Mapping,
+    /// Begins with [`Tail`], wherever that lies in the file.
+    words: Mapping,
     ring: Mapping,
     capacity: u64,
     /// Masks a position to the offset of its granule in the ring.
@@ -60,29 +72,32 @@ pub struct MappedLog {
     kind: Kind,
     key: u32,
     epoch: u64,
+    level: u32,
 }
 
 impl MappedLog {
-    /// A new, unsealed log and its descriptor. All its memory is reserved. `/proc/PID/maps` shows `name`.
-    pub fn create(name: &str, kind: Kind, capacity_bytes: u64) -> Result<(OwnedFd, MappedLog)> {
+    /// A new, unsealed log of this format and its descriptor. All its memory is reserved. `/proc/PID/maps` shows `name`.
+    pub fn create(name: &str, kind: Kind, capacity_bytes: u64, level: u32) -> Result<(OwnedFd, MappedLog)> {
         let mut id = [0; 16];
         rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
             .context("draw", || "the number of a group")?;
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| id[at + index]));
-        let (fd, log) = MappedLog::create_epoch(name, kind, capacity_bytes, [half(0), half(8)], 0)?;
+        let form = Form::new(kind, level);
+        let (fd, log) = MappedLog::create_epoch(name, form, capacity_bytes, [half(0), half(8)], 0)?;
         log.begin(None, 0);
         Ok((fd, log))
     }
 
     /// As [`MappedLog::create`], for the log that will come after this one. Publishers may map it; it is used once it has begun.
-    pub fn create_next(&self, name: &str, capacity_bytes: u64) -> Result<(OwnedFd, MappedLog)> {
+    pub fn create_next(&self, name: &str, capacity_bytes: u64, level: u32) -> Result<(OwnedFd, MappedLog)> {
         let group_id = self.header_page().group_id.each_ref().map(|half| half.load(Ordering::Relaxed));
-        MappedLog::create_epoch(name, self.kind, capacity_bytes, group_id, self.epoch + 1)
+        let form = Form::new(self.kind, level);
+        MappedLog::create_epoch(name, form, capacity_bytes, group_id, self.epoch + 1)
     }
 
     fn create_epoch(
         name: &str,
-        kind: Kind,
+        form: Form,
         capacity_bytes: u64,
         group_id: [u64; 2],
         epoch: u64,
@@ -93,15 +108,20 @@ impl MappedLog {
                 format!("{capacity_bytes} bytes; use a power of two from 4 KiB to 1 GiB"),
             )
         })?;
-        reservation::check(PREFIX_BYTES + capacity_bytes)?;
+        let bytes = form.places.ring + capacity_bytes;
+        reservation::check(bytes)?;
         let name = format!("causeway:{}", name.chars().take(50).collect::<String>());
-        let fd = reservation::memory_file(&name, PREFIX_BYTES + capacity_bytes)?;
-        let log = MappedLog::map(&fd, kind, capacity_bytes, Access::ReadWrite)?;
-        log.prefix.prefault()?;
-        log.ring.prefault()?;
+        let fd = reservation::memory_file(&name, bytes)?;
+        let header = MappedLog::map_header(&fd, Access::ReadWrite)?;
+        let log = MappedLog::map(&fd, header, form, capacity_bytes, Access::ReadWrite)?;
+        log.prefault()?;
         let header = log.header_page();
-        let abi_and_kind = u64::from(ABI) | (u64::from(kind == Kind::Shared) << 32);
-        header.abi_and_kind.store(abi_and_kind, Ordering::Relaxed);
+        let level_and_kind = u64::from(form.level) | (u64::from(form.kind == Kind::Shared) << 32);
+        header.level_and_kind.store(level_and_kind, Ordering::Relaxed);
+        if form.level > 1 {
+            header.tail_offset.store(form.places.tail, Ordering::Relaxed);
+            header.ring_offset.store(form.places.ring, Ordering::Relaxed);
+        }
         for (word, value) in header.group_id.iter().zip(group_id) {
             word.store(value, Ordering::Relaxed);
         }
@@ -132,6 +152,11 @@ impl MappedLog {
         self.epoch
     }
 
+    /// Its format.
+    pub fn level(&self) -> u32 {
+        self.level
+    }
+
     /// Seals a log: from now on no process can map it writable or change its length.
     pub fn seal(fd: &OwnedFd) -> Result<()> {
         Ok(memory::add_seals(fd, Seals::FUTURE_WRITE | Seals::SEAL)?)
@@ -140,8 +165,8 @@ impl MappedLog {
     /// Maps a log that another process sent. Reading requires all four seals; writing requires those that keep its length.
     ///
     /// # Errors
-    /// A descriptor of the wrong type, seals or size, a log of another ABI, and impossible values in its header.
-    pub fn open(fd: &OwnedFd, access: Access) -> Result<MappedLog> {
+    /// A descriptor of the wrong type, seals or size, a log of a format that is not in `own`, and impossible values in its header.
+    pub fn open(fd: &OwnedFd, access: Access, own: Offer) -> Result<MappedLog> {
         let seals = memory::seals(fd)
             .map_err(|_| Error::invalid("log descriptor", "it is not a memory file that can be sealed"))?;
         let required = if access == Access::ReadOnly { 4 } else { 2 };
@@ -152,45 +177,67 @@ impl MappedLog {
         }
         let stat = rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a log", error))?;
         let size = stat.st_size;
-        let capacity = u64::try_from(size).unwrap_or(0).saturating_sub(PREFIX_BYTES);
-        let log2 = capacity_log2(capacity)
-            .ok_or_else(|| Error::invalid("log descriptor", format!("no log has {size} bytes")))?;
+        let no_log = || Error::invalid("log descriptor", format!("no log has {size} bytes"));
+        let sizes = PREFIX_BYTES + 1..=PREFIX_BYTES_MAX + (1 << CAPACITY_LOG2.end());
+        let bytes = u64::try_from(size).ok().filter(|size| sizes.contains(size)).ok_or_else(no_log)?;
+        if !bytes.is_multiple_of(HEADER_PAGE_BYTES) {
+            return Err(no_log());
+        }
         // Each look at a hole would make a page, at the charge of this process: without memory for it, that is the end.
         if i128::from(stat.st_blocks) * 512 < i128::from(size) {
             return Err(Error::invalid("log descriptor", "it has holes: its memory is not reserved"));
         }
-        let log = MappedLog::map(fd, Kind::Single, capacity, access)?;
-        let kind = log.check_header(log2, access)?;
+        let header = MappedLog::map_header(fd, access)?;
+        let form = Form::read(header_of(&header), own, access)?;
+        let capacity = bytes.saturating_sub(form.places.ring);
+        let log2 = capacity_log2(capacity).ok_or_else(no_log)?;
+        let log = MappedLog::map(fd, header, form, capacity, access)?;
+        log.check_header(log2, access)?;
         // Mapped page by page now, and not while messages wait.
-        log.prefix.prefault()?;
-        log.ring.prefault()?;
+        log.prefault()?;
         let key = key_of(log.header_page().group_id[0].load(Ordering::Relaxed));
         let epoch = log.header_page().epoch.load(Ordering::Relaxed);
-        Ok(MappedLog { kind, key, epoch, ..log })
+        Ok(MappedLog { key, epoch, ..log })
     }
 
-    fn map(fd: &OwnedFd, kind: Kind, capacity: u64, access: Access) -> Result<MappedLog> {
-        let prefix = Mapping::shared(fd, PREFIX_BYTES as usize, access)?;
-        let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, access)?;
+    fn map_header(fd: &OwnedFd, access: Access) -> Result<Mapping> {
+        let header = Mapping::shared(fd, HEADER_PAGE_BYTES as usize, access)?;
         // A child that is forked from this process is not a member of the group.
-        prefix.dont_fork()?;
+        header.dont_fork()?;
+        Ok(header)
+    }
+
+    /// Maps the rest of a log, of which the places are possible.
+    fn map(fd: &OwnedFd, header: Mapping, form: Form, capacity: u64, access: Access) -> Result<MappedLog> {
+        let Form { kind, level, places } = form;
+        assert!(places.are_possible(), "{places:?}");
+        let words = Mapping::shared_at(fd, places.tail, (places.ring - places.tail) as usize, access)?;
+        let ring = Mapping::ring(fd, places.ring, capacity as usize, access)?;
+        words.dont_fork()?;
         ring.dont_fork()?;
         let (granule_mask, lap_shift) = ((capacity - 1) & !(GRANULE_BYTES - 1), capacity.trailing_zeros());
-        Ok(MappedLog { prefix, ring, capacity, granule_mask, lap_shift, kind, key: 1, epoch: 0 })
+        Ok(MappedLog {
+            header,
+            words,
+            ring,
+            capacity,
+            granule_mask,
+            lap_shift,
+            kind,
+            key: 1,
+            epoch: 0,
+            level,
+        })
     }
 
-    fn check_header(&self, capacity_log2: u32, access: Access) -> Result<Kind> {
+    fn prefault(&self) -> Result<()> {
+        [&self.header, &self.words, &self.ring].into_iter().try_for_each(Mapping::prefault)?;
+        Ok(())
+    }
+
+    fn check_header(&self, capacity_log2: u32, access: Access) -> Result<()> {
         let header = self.header_page();
         let invalid = |what: String| Err(Error::invalid("log header", what));
-        let magic = header.magic.load(Ordering::Acquire);
-        if magic != MAGIC {
-            return invalid(format!("it begins with {magic:#x}, so it is not a log"));
-        }
-        let abi_and_kind = header.abi_and_kind.load(Ordering::Relaxed);
-        let (abi, kind) = (abi_and_kind as u32, abi_and_kind >> 32);
-        if abi != ABI {
-            return invalid(format!("ABI {abi}, and this program uses {ABI}"));
-        }
         let stated = header.capacity_log2.load(Ordering::Relaxed);
         if stated != u64::from(capacity_log2) {
             return invalid(format!(
@@ -202,16 +249,11 @@ impl MappedLog {
         if !may_wait && (start >= u64::MAX / 2 || !start.is_multiple_of(GRANULE_BYTES)) {
             return invalid(format!("it begins at position {start:#x}"));
         }
-        match kind {
-            0 => Ok(Kind::Single),
-            1 => Ok(Kind::Shared),
-            other => invalid(format!("unknown kind {other}")),
-        }
+        Ok(())
     }
 
     fn header_page(&self) -> &LogHeader {
-        // SAFETY: `prefix` has 16 KiB, is page-aligned, and the structure is made of atomics.
-        unsafe { &*self.prefix.as_ptr().cast::<LogHeader>() }
+        header_of(&self.header)
     }
 
     pub fn kind(&self) -> Kind {
@@ -327,8 +369,8 @@ impl Memory for MappedLog {
 
     #[inline(always)]
     fn tail(&self) -> &Tail {
-        // SAFETY: `prefix` has 16 KiB, the offset is one page, `Tail` fits behind it (asserted) and is made of atomics.
-        unsafe { &*self.prefix.as_ptr().add(TAIL_OFFSET as usize).cast::<Tail>() }
+        // SAFETY: `words` is page-aligned and has space for `Tail` (asserted when it was mapped), which is made of atomics.
+        unsafe { &*self.words.as_ptr().cast::<Tail>() }
     }
 
     #[inline(always)]
@@ -370,55 +412,4 @@ impl Memory for MappedLog {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_payload_across_the_end_of_the_ring_reads_back_in_one_piece() {
-        let (_fd, log) = MappedLog::create("test", Kind::Single, 4096).unwrap();
-        for length in [0, 1, 7, 8, 31, 255, 256, 1000, 1024] {
-            let payload: Vec<u8> = (0..length).map(|n| (n % 251) as u8 + 1).collect();
-            let position = 3 * 4096 - 128;
-            log.write_payload(position, &payload);
-            let mut back = vec![0; length];
-            log.read_payload(position, &mut back);
-            assert_eq!(back, payload);
-            // SAFETY: no other thread or process has this log.
-            assert_eq!(unsafe { log.frame_bytes(position, length) }, payload);
-        }
-    }
-
-    #[test]
-    fn a_log_is_only_opened_for_reading_when_it_is_sealed_for_good() {
-        let (fd, _log) = MappedLog::create("test", Kind::Shared, 4096).unwrap();
-        let refused = MappedLog::open(&fd, Access::ReadOnly).unwrap_err().to_string();
-        assert!(refused.contains("F_SEAL_FUTURE_WRITE"), "{refused}");
-        assert_eq!(MappedLog::open(&fd, Access::ReadWrite).unwrap().kind(), Kind::Shared);
-        MappedLog::seal(&fd).unwrap();
-        assert_eq!(MappedLog::open(&fd, Access::ReadOnly).unwrap().kind(), Kind::Shared);
-        MappedLog::open(&fd, Access::ReadWrite).unwrap_err();
-    }
-
-    #[test]
-    fn a_header_with_impossible_values_is_refused() {
-        type Damage = fn(&LogHeader);
-        let damages: [(Damage, &str); 6] = [
-            (|header| header.magic.store(0, Ordering::Relaxed), "not a log"),
-            (|header| header.abi_and_kind.store(77, Ordering::Relaxed), "ABI 77"),
-            (
-                |header| header.abi_and_kind.store((9 << 32) | u64::from(ABI), Ordering::Relaxed),
-                "unknown kind 9",
-            ),
-            (|header| header.capacity_log2.store(64, Ordering::Relaxed), "2^64"),
-            (|header| header.start.store(65, Ordering::Relaxed), "0x41"),
-            (|header| header.start.store(NOT_BEGUN, Ordering::Relaxed), "0xffff"),
-        ];
-        for (damage, expected) in damages {
-            let (fd, log) = MappedLog::create("test", Kind::Single, 4096).unwrap();
-            damage(log.header_page());
-            MappedLog::seal(&fd).unwrap();
-            let refused = MappedLog::open(&fd, Access::ReadOnly).unwrap_err().to_string();
-            assert!(refused.contains(expected), "{refused}");
-        }
-    }
-}
+mod tests;

@@ -17,6 +17,8 @@
 
 pub mod atomic;
 pub mod ends;
+#[cfg(not(loom))]
+pub(crate) mod form;
 pub mod layout;
 #[cfg(not(loom))]
 pub(crate) mod mapped;

@@ -51,6 +51,10 @@ impl State {
             return self.grant_late_publisher(token);
         }
         let slot = taken.trailing_ones();
+        // It needs the log that there is.
+        if !local && !self.has_format(token)? {
+            return Err(Refusal::OtherFormat);
+        }
         match self.options.kind {
             Kind::Single if slot > 0 || ended => Err(Refusal::OnePublisher),
             Kind::Shared if ended => Err(Refusal::Ended),
@@ -86,14 +90,9 @@ impl State {
         self.publishers.awaited = self.publishers.awaited.saturating_sub(1);
         if self.publishers.awaited == 0 && !self.pages.is_sealed() {
             self.seal().map_err(|_| Refusal::NotUnderstood)?;
-            let waiting = std::mem::take(&mut self.subscribers.waiting);
-            for (token, policy) in &waiting {
-                self.connections.make_visitor(*token);
-                if let Err(refusal) = self.grant_subscriber(*token, *policy) {
-                    self.connections.send(*token, Message::refusal(refusal));
-                }
-            }
-            self.hold(token, waiting.into_iter().map(|(token, _)| token).collect());
+            let waiting = self.subscribers.waiting.iter().map(|(token, _)| *token).collect();
+            self.admit_waiting();
+            self.hold(token, waiting);
         } else {
             self.connections.send(token, Message::new(Op::Granted, &[]));
         }
@@ -106,8 +105,8 @@ impl State {
         if !connection.local && policy.patience() > self.patience_with(connection.share) {
             return Err(Refusal::TooPatient);
         }
-        if self.pages.is_sealed() {
-            return self.grant_subscriber(token, policy);
+        if self.pages.is_sealed() && self.grant_subscriber(token, policy)? {
+            return Ok(());
         }
         self.connections.set_role(token, Role::Waiting);
         if !self.subscribers.waiting.iter().any(|(waiting, _)| *waiting == token) {
@@ -136,8 +135,12 @@ impl State {
         self.options.most_patient.patience().min(self.options.most_patient_for_others.patience())
     }
 
-    /// Gives a subscriber a slot and all that it needs. Nothing of it is visible to others before it is ready.
-    fn grant_subscriber(&mut self, token: u64, policy: Policy) -> Answer {
+    /// Gives a subscriber a slot and all that it needs, unless it has to wait for a log of another format. Nothing of it is visible to
+    /// others before it is ready.
+    pub fn grant_subscriber(&mut self, token: u64, policy: Policy) -> Answer<bool> {
+        if !self.has_format(token)? {
+            return Ok(false);
+        }
         let slot = self.subscribers.free_slot(self.pages.status.words()).ok_or(Refusal::TooMany)?;
         let (page_fd, page) = SubscriberPage::create().map_err(|_| Refusal::Exhausted)?;
         let (doorbell, doorbell_far) = stream_pair().map_err(|_| Refusal::Exhausted)?;
@@ -161,7 +164,7 @@ impl State {
             SubscriberHandle::new(slot, generation, policy, Arc::new(page), Some(doorbell), None);
         subscriber.epoch = self.logs.present.epoch();
         self.subscribers.joining.insert(token, (subscriber, page_fd));
-        Ok(())
+        Ok(true)
     }
 
     /// Whether all publishers of other processes can map another log.
@@ -170,14 +173,21 @@ impl State {
         (self.options.late_publishers || !has_remote) && self.publishers.awaited == 0
     }
 
-    /// The subscriber has mapped its page and sealed it: from here on publishers know it.
+    /// The subscriber has mapped its page and sealed it. A roll that waited for it goes on.
     pub fn register(&mut self, token: u64, slot: usize) -> Answer {
+        let registered = self.make_subscriber(token, slot);
+        self.begin_if_mapped();
+        registered
+    }
+
+    /// From here on publishers know it.
+    fn make_subscriber(&mut self, token: u64, slot: usize) -> Answer {
         let (subscriber, page_fd) = self.subscribers.joining.remove(&token).ok_or(Refusal::NotUnderstood)?;
         let connection = self.connections.get_mut(token)?;
         connection.role = Role::Client;
         SubscriberPage::check_sealed(&page_fd).map_err(|_| Refusal::NotUnderstood)?;
         if subscriber.epoch != self.logs.present.epoch() {
-            // The log that it was given has ended meanwhile, and was not kept for it: it tries again.
+            // The log that it was given has ended, for it took too long, and was not kept for it: it tries again.
             return Err(Refusal::TooLate);
         }
         // An initial cursor at the oldest message: the subscriber moves it to where it begins.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::Context;
 use causeway_os::epoll::Token;
+use causeway_os::handshake::Offer;
 use causeway_os::socket::{Credentials, Liveness, peer_process};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::net::sockopt;
@@ -15,6 +16,7 @@ use super::listener::Listener;
 use super::places::Share;
 use crate::error::{Refusal, Result};
 use crate::foreign::ForeignSocket;
+use crate::log::form::OFFER;
 use crate::options::Access;
 use crate::wire::Message;
 
@@ -22,7 +24,7 @@ use crate::wire::Message;
 pub const SOCKET: u8 = 0;
 pub const PIDFD: u8 = 1;
 pub const LISTENER: u8 = 2;
-pub const STOP: u8 = 3;
+pub const WAKE: u8 = 3;
 
 /// A visitor that requests nothing for this long is disconnected.
 const VISIT_TIME: Duration = Duration::from_secs(1);
@@ -60,6 +62,8 @@ pub struct Connection {
     deadline: Option<Instant>,
     mistakes: u32,
     pub role: Role,
+    /// The formats that it has, once it has said so.
+    pub offer: Offer,
 }
 
 /// Where a connection comes from.
@@ -92,7 +96,7 @@ pub enum Role {
         slot: u8,
         is_busy: bool,
     },
-    /// A subscriber that waits for publishers.
+    /// A subscriber that waits for publishers, or for a log of another format.
     Waiting,
     /// A subscriber that is not ready yet.
     Joining {
@@ -159,6 +163,7 @@ impl Connections {
             deadline: (origin == Origin::Path).then(|| Instant::now() + VISIT_TIME),
             mistakes: 0,
             role: Role::Client,
+            offer: OFFER,
         };
         self.by_token.insert(token, connection);
         Ok(token)

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
+use causeway_os::handshake::Part;
 
 use super::connections::{Answer, Connection, Role};
 use super::logs::{Ended, Next, free};
@@ -42,7 +43,8 @@ impl State {
     /// When the present roll goes on without those that have not answered.
     pub fn roll_deadline(&self) -> Option<Instant> {
         // The publisher of a log of one publisher rolls it itself, when it publishes next.
-        self.logs.next.as_ref().filter(|next| !next.awaited.is_empty()).map(|next| next.deadline)
+        let is_held = self.is_roll_held();
+        self.logs.next.as_ref().filter(|next| is_held || !next.awaited.is_empty()).map(|next| next.deadline)
     }
 
     /// The slots of publishers that join with the next log, a bit each.
@@ -69,6 +71,8 @@ impl State {
         if usize::from(slot) >= PUBLISHERS_MAX {
             return Err(Refusal::TooMany);
         }
+        let offer = self.connections.get(token)?.offer;
+        self.offer().agree(offer, Part::Writes).map_err(|_| Refusal::OtherFormat)?;
         if self.logs.next.is_none() {
             self.want_log(self.logs.present.capacity_bytes())?;
         }
@@ -80,7 +84,8 @@ impl State {
 
     /// Sends the next log, if it is there, to a publisher that joins with it.
     fn send_next_to_joiner(&mut self, (token, slot): (u64, u8)) -> Answer {
-        if self.logs.next.is_none() {
+        if self.logs.next.as_ref().is_none_or(|next| !self.has_level(token, next.log.level())) {
+            // It comes, or the one after it does, in a format that this publisher has.
             return Ok(());
         }
         let logs = self.connect_for_logs(token, slot);
@@ -101,6 +106,10 @@ impl State {
             self.end_if_nobody_is_left();
         }
         granted
+    }
+
+    fn has_level(&self, token: u64, level: u32) -> bool {
+        self.connections.get(token).is_ok_and(|one| (one.offer.min..=one.offer.max).contains(&level))
     }
 
     /// Asks for another log, which is made without the lock: see [`State::take_wanted_log`].
@@ -129,8 +138,8 @@ impl State {
     ) -> Option<impl FnOnce() -> Result<(OwnedFd, MappedLog)> + Send + use<>> {
         let capacity_bytes = self.logs.wanted.take()?;
         self.logs.is_making = true;
-        let (present, name) = (Arc::clone(&self.logs.present), self.name.clone());
-        Some(move || present.create_next(&name, capacity_bytes))
+        let (present, name, level) = (Arc::clone(&self.logs.present), self.name.clone(), self.next_level());
+        Some(move || present.create_next(&name, capacity_bytes, level))
     }
 
     /// A log was made: the publishers map it. The roll is complete when they have.
@@ -141,8 +150,8 @@ impl State {
         }
         let (fd, log) = made.inspect_err(|_| self.refuse_joiners(Refusal::Exhausted))?;
         let (epoch, capacity_bytes) = (log.epoch(), log.capacity_bytes());
-        if epoch != self.logs.present.epoch() + 1 {
-            // The only publisher has gone on in the log before this one meanwhile.
+        if epoch != self.logs.present.epoch() + 1 || log.level() != self.next_level() {
+            // The only publisher has gone on in the log before this one meanwhile, or members have come or left.
             self.logs.wanted = Some(capacity_bytes);
             return Ok(());
         }
@@ -155,11 +164,8 @@ impl State {
             outcasts: self.publishers.outcasts,
             deadline,
             latest,
+            is_overdue: false,
         });
-        if self.is_ended_by_its_publisher() {
-            self.announce_epoch(epoch);
-            return Ok(());
-        }
         let is_free = |role| matches!(role, Role::Mapper { is_busy: false, .. });
         let mappers: Vec<u64> = self.connections.all(is_free).collect();
         mappers.into_iter().for_each(|token| self.send_next(token));
@@ -235,6 +241,7 @@ impl State {
             return;
         }
         let Some(next) = &mut self.logs.next else { return };
+        next.is_overdue = true;
         let late = std::mem::take(&mut next.awaited);
         // None of them joins when the end of the first one's connection lets the roll go on.
         let (late, in_time) =
@@ -252,13 +259,18 @@ impl State {
         self.options.kind == Kind::Single && self.pages.status.words().publishers.load(Ordering::Relaxed) != 0
     }
 
-    /// Rolls if nothing is waited for.
+    /// Rolls if nothing is waited for, or has the publisher roll that does so itself.
     pub fn begin_if_mapped(&mut self) {
-        if !self.is_ended_by_its_publisher()
-            && self.logs.next.as_ref().is_some_and(|next| next.awaited.is_empty())
-        {
+        let Some(next) = self.logs.next.as_ref().filter(|next| next.awaited.is_empty()) else { return };
+        let epoch = next.log.epoch();
+        if self.is_roll_held() {
+            return;
+        }
+        if !self.is_ended_by_its_publisher() {
             // A log that publishers have corrupted has no end; its subscribers report that.
             let _ = self.begin_next(server::end_log);
+        } else if self.pages.status.words().epoch.load(Ordering::Relaxed) != epoch {
+            self.announce_epoch(epoch);
         }
     }
 
@@ -297,7 +309,11 @@ impl State {
         let fd = std::mem::replace(&mut self.logs.present_fd, next.fd);
         self.logs.ended.push_back(Ended { log, fd, since: Instant::now() });
         self.pages.wake_word.continue_in(Arc::clone(&self.logs.present));
-        for (token, slot) in std::mem::take(&mut self.logs.joiners) {
+        let level = self.logs.present.level();
+        let joiners = std::mem::take(&mut self.logs.joiners);
+        let (admitted, others) = joiners.into_iter().partition(|(token, _)| self.has_level(*token, level));
+        self.logs.joiners = others;
+        for (token, slot) in admitted {
             self.admit_late_publisher(token, slot);
         }
         self.announce_epoch(self.logs.present.epoch());
@@ -307,6 +323,13 @@ impl State {
         }
         self.end_outcasts(outcasts);
         self.drop_ended_logs();
+        if self.pages.is_sealed() {
+            self.admit_waiting();
+        }
+        if !self.logs.joiners.is_empty() {
+            let _ = self.want_log(self.logs.present.capacity_bytes());
+        }
+        self.follow_formats();
         Ok(Arc::clone(&self.logs.present))
     }
 
@@ -353,6 +376,7 @@ impl State {
         connection.send(granted, &[fd.as_fd()]).map_err(|_| Refusal::Exhausted)?;
         subscriber.epoch = subscriber.epoch.max(log.epoch());
         self.drop_ended_logs();
+        self.follow_formats();
         Ok(())
     }
 

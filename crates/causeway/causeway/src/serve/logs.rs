@@ -77,6 +77,8 @@ pub struct Next {
     pub deadline: Instant,
     /// The deadline is never later, however many publishers come meanwhile.
     pub latest: Instant,
+    /// The deadline has passed: subscribers that join are not waited for any more.
+    pub is_overdue: bool,
 }
 
 /// Logs of this size are freed by a thread of their own: the kernel takes long, and others wait for the server.

@@ -9,6 +9,8 @@ mod allowance;
 mod connections;
 mod epochs;
 mod first;
+mod formats;
+mod hold;
 mod listener;
 mod logs;
 mod payload_files;
@@ -47,7 +49,7 @@ use crate::log::Writer;
 use crate::log::mapped::MappedLog;
 use crate::options::{Access, GroupOptions};
 use crate::wire::receive;
-use connections::{LISTENER, PIDFD, STOP};
+use connections::{LISTENER, PIDFD, WAKE};
 use state::State;
 
 /// Threads that may read requests at the same time, on kernels where a read can block. A request beyond them ends its
@@ -68,7 +70,8 @@ pub struct Host {
 struct Shared {
     state: Mutex<State>,
     epoll: Arc<OwnedFd>,
-    stop: OwnedFd,
+    /// Wakes the thread that serves: it is to end, or a roll has begun whose deadline it does not know.
+    wake: OwnedFd,
     /// Threads that read one request each: see [`Shared::read`].
     readers: AtomicUsize,
     rolled: Condvar,
@@ -80,13 +83,13 @@ impl Host {
         crate::kernel::check()?;
         let on = || "the descriptors that serve a group";
         let epoll = epoll::create(CreateFlags::CLOEXEC).context("make", on)?;
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("make", on)?;
-        epoll::add(&epoll, &stop, Token::new(STOP, 0).data(), EventFlags::IN).context("watch", on)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("make", on)?;
+        epoll::add(&epoll, &wake, Token::new(WAKE, 0).data(), EventFlags::IN).context("watch", on)?;
         let epoll = Arc::new(epoll);
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(name, options, Arc::clone(&epoll))?),
             epoll,
-            stop,
+            wake,
             readers: AtomicUsize::new(0),
             rolled: Condvar::new(),
         });
@@ -165,19 +168,32 @@ impl Host {
             self.shared.rolled.notify_all();
             added?;
         }
-        drop(self.shared.wait_while_rolling(state));
+        // Whoever waits for another format may want one more.
+        self.shared.make_wanted_log(self.shared.wait_while_rolling(state));
         Ok(())
+    }
+
+    /// See [`Group::upgrade`](crate::Group::upgrade).
+    pub fn upgrade(&self) -> Result<u32> {
+        let mut state = self.shared.wait_while_rolling(self.state());
+        let level = state.upgrade().map_err(Error::Refused)?;
+        self.roll(state)?;
+        Ok(level)
     }
 
     /// Ends the log of one publisher, which is `writer`, and returns the one to go on in.
     pub fn begin_next(&self, writer: &mut Writer<Arc<MappedLog>>) -> Result<Arc<MappedLog>> {
-        self.state().begin_next(|_| Ok(writer.end_log()))
+        let mut state = self.state();
+        let begun = state.begin_next(|_| Ok(writer.end_log()));
+        self.shared.make_wanted_log(state);
+        begun
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
+        self.state().is_stopping = true;
+        self.shared.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -198,6 +214,10 @@ impl Shared {
         state
     }
 
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
     fn run(self: &Arc<Self>) {
         let mut events = Vec::with_capacity(64);
         loop {
@@ -214,7 +234,8 @@ impl Shared {
             events.sort_by_key(|event| Token::of(event).kind != PIDFD);
             for Token { kind, number: token } in events.iter().map(Token::of) {
                 match kind {
-                    STOP => return,
+                    WAKE if lock(&self.state).is_stopping => return,
+                    WAKE => drop(rustix::io::read(&self.wake, &mut [0; 8])),
                     LISTENER => self.accept(token),
                     PIDFD => lock(&self.state).reap(token),
                     _ => self.read(token),
@@ -267,8 +288,14 @@ impl Shared {
         let work = move || {
             // Those who wait for it are told.
             let made = make();
-            let _ = lock(&shared.state).add_log(made);
+            let mut state = lock(&shared.state);
+            let _ = state.add_log(made);
             shared.rolled.notify_all();
+            if state.roll_deadline().is_some() {
+                shared.wake();
+            }
+            // If others came meanwhile, that was not what they need.
+            shared.make_wanted_log(state);
         };
         if let Err(error) = crate::reservation::spawn("causeway-log", work) {
             let _ = state.add_log(Err(Error::os("start", "the thread that makes a log", error)));

@@ -22,6 +22,10 @@ pub struct Report {
     pub position: u64,
     /// Messages published since the group began.
     pub messages: u64,
+    /// Format of the log: see [`GroupOptions::format`](crate::GroupOptions::format).
+    pub format: u32,
+    /// How many logs the group has had before this one.
+    pub epoch: u64,
     /// The publishers.
     pub publishers: Vec<PublisherReport>,
     /// The subscribers.
@@ -81,8 +85,9 @@ impl Report {
     /// The answer to a request for the rows from number `from` on: the words of the group, some rows, and an end with the
     /// number from which to request the next, 0 after the last. So few that they fit the smallest buffer of a socket.
     pub(super) fn to_messages(&self, from: u32) -> Vec<Message> {
-        let [capacity, position, messages] = [self.capacity_bytes, self.position, self.messages].map(halves);
-        let group = [[0, 0], capacity, position, messages].concat();
+        let [capacity, position, messages, epoch] =
+            [self.capacity_bytes, self.position, self.messages, self.epoch].map(halves);
+        let group = [[0, 0], capacity, position, messages, [self.format, 0], epoch].concat();
         let publisher_row = |publisher: &PublisherReport| {
             let slot = u32::from(publisher.slot);
             let (subscriber, since) = publisher.waits_for.map_or((0, 0), |(one, since)| {
@@ -149,7 +154,10 @@ impl Report {
         let words = row.words;
         let join = |at: usize| from_halves([words[at], words[at + 1]]);
         match words[0] {
-            0 => (self.capacity_bytes, self.position, self.messages) = (join(2), join(4), join(6)),
+            0 => {
+                (self.capacity_bytes, self.position, self.messages) = (join(2), join(4), join(6));
+                (self.format, self.epoch) = (words[8], join(10));
+            }
             1 => self.publishers.push(PublisherReport {
                 slot: words[1] as u8,
                 pid: words[2],
@@ -212,6 +220,8 @@ mod tests {
             capacity_bytes: 1 << 30,
             position: 1 << 40,
             messages: 77,
+            format: 2,
+            epoch: 3 << 32,
             publishers: vec![PublisherReport {
                 slot: 3,
                 pid: 10,

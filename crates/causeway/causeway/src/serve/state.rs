@@ -20,6 +20,8 @@ use super::report::{PublisherReport, Report, SubscriberReport};
 use super::subscribers::{Subscribers, is_demoted};
 use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
+use crate::log::form::check_format;
+use crate::log::layout::FORMAT_DEFAULT;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::{StatusPages, WakePage};
 use crate::log::wait::{WaitingSubscriber, wake_waiters};
@@ -47,6 +49,8 @@ pub struct State {
     pub publishers: Publishers,
     pub subscribers: Subscribers,
     pub files: PayloadFiles,
+    /// The thread that serves is to end.
+    pub is_stopping: bool,
 }
 
 /// What every member gets besides the log.
@@ -124,7 +128,9 @@ impl GroupPages {
 
 impl State {
     pub fn new(name: &str, options: GroupOptions, epoll: Arc<OwnedFd>) -> Result<State> {
-        let (log_fd, log) = MappedLog::create(name, options.kind, options.capacity_bytes)?;
+        let level = options.format.unwrap_or(FORMAT_DEFAULT);
+        check_format(level)?;
+        let (log_fd, log) = MappedLog::create(name, options.kind, options.capacity_bytes, level)?;
         let log = Arc::new(log);
         let pages = GroupPages::new(&log, options.effective_trust())?;
         let awaited = options.remote_publishers;
@@ -144,6 +150,7 @@ impl State {
             },
             subscribers: Subscribers::new(),
             files: PayloadFiles::default(),
+            is_stopping: false,
         };
         if awaited == 0 {
             state.seal()?;
@@ -222,7 +229,7 @@ impl State {
             // What is left to hear of it is its end.
             _ if connection.is_ignored() => return self.disconnect(token),
             Ok(Incoming::Message(message, _)) => message,
-            Ok(Incoming::Nothing) => return,
+            Ok(Incoming::Nothing | Incoming::Ignored) => return,
             Ok(Incoming::OtherVersion(_) | Incoming::Malformed) => {
                 return self.connections.note_mistake(token);
             }
@@ -230,10 +237,14 @@ impl State {
         };
         connection.extend_visit();
         let role = connection.role;
-        match Request::decode(&message).and_then(|request| self.answer(token, role, request)) {
+        let answered = match self.note_offer(token, &message) {
+            Ok(()) => Request::decode(&message).and_then(|request| self.answer(token, role, request)),
+            Err(refusal) => Some(Err(refusal)),
+        };
+        match answered {
             None => self.connections.note_mistake(token),
             Some(Ok(())) => {}
-            Some(Err(refusal)) => self.connections.send(token, Message::refusal(refusal)),
+            Some(Err(refusal)) => self.refuse(token, refusal),
         }
         self.release_held();
     }
@@ -261,6 +272,7 @@ impl State {
             (Request::Payload { pool, index }, Role::Subscriber { slot }) => {
                 self.send_payload_file(token, slot, pool, index)
             }
+            (Request::Upgrade, Role::Client) => self.answer_upgrade(token),
             (Request::Report { from }, _) => self.send_report(token, from),
             // Not for a subscriber: a hostile one would use up all connections.
             (Request::Connect, Role::Client) => self.send_another_connection(token),
@@ -296,6 +308,16 @@ impl State {
     fn check_type(&self, stated: u64, publishes: bool) -> Answer {
         let reads_bytes = stated == 0 && !publishes;
         if stated == self.options.fingerprint || reads_bytes { Ok(()) } else { Err(Refusal::OtherType) }
+    }
+
+    /// Only the user who may replace the server may change what it makes.
+    fn answer_upgrade(&mut self, token: u64) -> Answer {
+        if self.connections.get(token)?.share.is_some() {
+            return Err(Refusal::Forbidden);
+        }
+        let level = self.upgrade()?;
+        self.connections.send(token, Message::new(Op::Granted, &[level]));
+        Ok(())
     }
 
     fn send_another_connection(&mut self, token: u64) -> Answer {
@@ -354,7 +376,8 @@ impl State {
         }
         publishers.sort_unstable_by_key(|publisher| publisher.slot);
         subscribers.sort_unstable_by_key(|subscriber| subscriber.slot);
-        Ok(Report { capacity_bytes: log.capacity_bytes(), position, messages, publishers, subscribers })
+        let (capacity_bytes, format, epoch) = (log.capacity_bytes(), log.level(), log.epoch());
+        Ok(Report { capacity_bytes, position, messages, format, epoch, publishers, subscribers })
     }
 
     /// The subscriber for which this publisher says that it waits, if there is one, and how long ago that began.
@@ -423,10 +446,14 @@ impl State {
             }
             Role::Mapper { .. } => self.await_no_longer(token),
             Role::Pool { number } => self.end_pool(number),
-            Role::Joining { .. } => drop(self.subscribers.joining.remove(&token)),
+            Role::Joining { .. } => {
+                self.subscribers.joining.remove(&token);
+                self.begin_if_mapped();
+            }
             Role::Subscriber { slot } => self.remove_subscriber(slot, connection.share),
         }
         self.release_held();
+        self.follow_formats();
     }
 
     fn disconnect_mapper_of(&mut self, publisher: u8) {

@@ -46,7 +46,7 @@ impl Subscriber {
         let (words, fds) = granted(answered, "a request for the next log")?;
         let [epoch, messages] = [0, 2].map(|at: usize| from_halves([words[at], words[at + 1]]));
         let [log] = take_fds(fds)?;
-        let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
+        let log = Arc::new(MappedLog::open(&log, Access::ReadOnly, self.own)?);
         let (position, counted) =
             log.start().ok_or_else(|| Error::invalid("log header", "it has not begun"))?;
         let here = self.reader.position();

@@ -8,8 +8,8 @@ use std::path::Path;
 use crate::common::wire::genuine;
 use crate::common::{group, kinds};
 use causeway::log::layout::{
-    ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, PublisherWords, STATUS_BYTES, Status,
-    SubscriberWords, TAIL_OFFSET, Tail, WakeWords,
+    CAPACITY_LOG2, FORMATS, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, PREFIX_BYTES_2, PREFIX_BYTES_MAX,
+    PublisherWords, STATUS_BYTES, Status, SubscriberWords, TAIL_OFFSET, Tail, WakeWords,
 };
 use causeway::log::wait::WaitTarget;
 use causeway::log::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES, PUBLISHERS_MAX, State, Word};
@@ -90,11 +90,12 @@ macro_rules! places {
 
 /// Heading, first column and rows of each table that gives the places of a structure.
 fn structures() -> Vec<(&'static str, &'static str, Vec<Place>)> {
-    let mut constants = places!(LogHeader: "magic" = magic, "ABI" = abi_and_kind, "random number" = group_id,
-        "epoch" = epoch, "logarithm of the capacity" = capacity_log2, "first position" = start, "messages" = messages);
+    let mut constants = places!(LogHeader: "magic" = magic, "format level" = level_and_kind, "random number" = group_id,
+        "epoch" = epoch, "logarithm of the capacity" = capacity_log2, "first position" = start, "messages" = messages, "offset of the words" = tail_offset,
+        "offset of the ring" = ring_offset, "`compat`" = compat_and_ro_compat, "`incompat`" = incompat);
     // One word of the code, two of the document.
     let (_, offset, both) = constants[1];
-    constants.splice(1..2, [("ABI", offset, both / 2), ("kind", offset + both / 2, both / 2)]);
+    constants.splice(1..2, [("format level", offset, both / 2), ("kind", offset + both / 2, both / 2)]);
     vec![
         ("Page 0", "offset", constants),
         (
@@ -165,12 +166,15 @@ fn the_numbers_of_the_document_are_those_of_the_code() {
         assert!(arm.row("`arm`")[2].contains(&format!("{} {meaning}", target as u32)), "{target:?}");
     }
     for sentence in [
-        format!("ABI number: **{ABI}**"),
-        format!("Size: {PREFIX_BYTES} + capacity bytes"),
+        format!("Format levels of this release: **{} and {}**", FORMATS.start(), FORMATS.end()),
+        format!("Version of the handshake: **{}**", causeway_os::handshake::VERSION),
+        format!("An operation from {} on", causeway_os::handshake::MAY_BE_IGNORED),
+        format!("{PREFIX_BYTES} bytes at level 1, {PREFIX_BYTES_2} at level 2"),
+        format!("at {} MiB at the latest", PREFIX_BYTES_MAX >> 20),
         format!("words that change (offset {TAIL_OFFSET};"),
         format!("one memfd of {PAGE_BYTES} bytes per subscriber"),
         format!("one memfd of {STATUS_BYTES} bytes"),
-        "a size of 16384 + a power of two (4 KiB … 1 GiB)".to_owned(),
+        "(4 KiB … 1 GiB)".to_owned(),
     ] {
         assert!(DOCUMENT.contains(&sentence), "{sentence:?} is not in the document");
     }
@@ -240,7 +244,14 @@ fn value(bytes: &[u8]) -> u64 {
 #[test]
 #[cfg(target_endian = "little")]
 fn the_document_is_enough_to_read_the_log_of_a_real_group() {
-    let [single, shared] = kinds();
+    for level in FORMATS {
+        read_a_log(level);
+    }
+}
+
+#[cfg(target_endian = "little")]
+fn read_a_log(level: u32) {
+    let [single, shared] = kinds().map(|options| options.format(level));
     let group = group(shared);
     let _first = group.publisher().unwrap();
     let mut publisher = group.publisher().unwrap();
@@ -261,17 +272,18 @@ fn the_document_is_enough_to_read_the_log_of_a_real_group() {
     let constant = |word: &str| constant_of(&log, word);
     assert_eq!(constant("magic"), MAGIC);
     assert_eq!(constant("magic").to_le_bytes(), *b"CAUSEWY1");
-    assert_eq!((constant("ABI"), constant("kind")), (u64::from(ABI), 1));
+    assert_eq!((constant("format level"), constant("kind")), (u64::from(level), 1));
     assert_eq!((constant("logarithm"), constant("first position"), constant("epoch")), (12, 0, 0));
     assert_eq!(constants.row("kind: ")[2], "kind: 0 one publisher (`sw`), 1 several (`mw`)");
     let of_one = crate::common::group(single);
     let _publisher = of_one.publisher().unwrap();
     assert_eq!(constant_of(&genuine(&of_one)[1], "kind"), 0);
 
+    let prefix_bytes = if level == 1 { PREFIX_BYTES } else { constant("offset of the ring") };
     let frame = table("From page 4", "offset in frame", "size");
     let field = |word: &str| {
         let row = frame.row(word);
-        let from = PREFIX_BYTES + position % 4096 + number(row[0]) as u64;
+        let from = prefix_bytes + position % 4096 + number(row[0]) as u64;
         value(&bytes(&log, from, size(row[1])))
     };
     let bits = table("From page 4", "bits of the header word", "what");
@@ -285,14 +297,14 @@ fn the_document_is_enough_to_read_the_log_of_a_real_group() {
     assert_eq!(field("count of its messages"), 69);
     let last = frame.rows.last().unwrap();
     assert_eq!((number(last[0]) as u64, last[1]), (HEADER_BYTES, "…"));
-    assert_eq!(bytes(&log, PREFIX_BYTES + position % 4096 + HEADER_BYTES, 40), payload);
+    assert_eq!(bytes(&log, prefix_bytes + position % 4096 + HEADER_BYTES, 40), payload);
     assert!(frame.rows[1][2].contains("upper 4 bytes: 0"));
-    assert_eq!(bytes(&log, PREFIX_BYTES + position % 4096 + 12, 4), [0; 4]);
+    assert_eq!(bytes(&log, prefix_bytes + position % 4096 + 12, 4), [0; 4]);
 
     // The free word after the last frame, from the group's number.
     let key = (constant("random number") % (1 << 29)) | 1;
     let end = position + 128;
-    let free = value(&bytes(&log, PREFIX_BYTES + end % 4096, 8));
+    let free = value(&bytes(&log, prefix_bytes + end % 4096, 8));
     assert_eq!(free, (end / 4096) << range(bits.rows[3][0]).0 | key << range(bits.rows[1][0]).0);
 
     let page = table("The status pages", "offset", "size");

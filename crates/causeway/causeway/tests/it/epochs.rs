@@ -20,17 +20,27 @@ use causeway::{
 
 /// Publishes `count` messages of varying length that say who published them and how many before.
 fn publish_some(socket: &Path, count: u64) {
-    let mut publisher = join(socket).publisher().unwrap();
+    publish_some_to(&join(socket), count);
+}
+
+pub fn publish_some_to(group: &Group, count: u64) {
+    let mut publisher = group.publisher().unwrap();
     for number in 0..count {
         let published = publisher.publish_timeout(&numbered(number), LONG);
         let _ = published.unwrap_or_else(|error| panic!("message {number}: {error}"));
     }
 }
 
+/// The number of this process in the low half, and when it was asked for first in the high half: numbers of processes are used again.
+fn own_id() -> u64 {
+    static OWN: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *OWN.get_or_init(|| u64::from(std::process::id()) | (causeway_os::clock::monotonic_ns() >> 10) << 32)
+}
+
 /// A message of this process, of a length that its number decides.
 pub fn numbered(number: u64) -> Vec<u8> {
-    let own = u64::from(std::process::id());
-    let mut payload = vec![own as u8; (16 + (number * 37 + own) % 300) as usize];
+    let own = own_id();
+    let mut payload = vec![own as u8; (16 + (number * 37 + own % 300) % 300) as usize];
     payload[..8].copy_from_slice(&own.to_le_bytes());
     payload[8..16].copy_from_slice(&number.to_le_bytes());
     payload
@@ -48,13 +58,20 @@ pub struct Seen {
     /// The number that is expected next in each publisher's slot.
     next_sequence: BTreeMap<u8, u32>,
     position: Option<u64>,
-    received: u64,
+    pub received: u64,
     lost: u64,
+    /// It began in the middle: the first message of each process has any number.
+    is_late: bool,
 }
 
 impl Seen {
+    /// Of a subscriber that begins in the middle.
+    pub fn late() -> Seen {
+        Seen { is_late: true, ..Seen::default() }
+    }
+
     /// Takes one thing that was received. With `all`, nothing may be missing.
-    fn take(&mut self, received: Received<causeway::Message<'_>>, all: bool) {
+    pub fn take(&mut self, received: Received<causeway::Message<'_>>, all: bool) {
         let message = match received {
             Received::Message(message) => message,
             Received::Lost { messages, .. } => {
@@ -69,8 +86,9 @@ impl Seen {
         self.received += 1;
         let word = |at: usize| u64::from_le_bytes(message.bytes[at..at + 8].try_into().unwrap());
         let (own, number) = (word(0), word(8));
-        let expected = self.of.entry(own).or_default();
-        let sequence = self.next_sequence.entry(message.publisher).or_default();
+        let (first, first_in_slot) = if self.is_late { (number, message.sequence) } else { (0, 0) };
+        let expected = self.of.entry(own).or_insert(first);
+        let sequence = self.next_sequence.entry(message.publisher).or_insert(first_in_slot);
         if all {
             assert_eq!((number, message.sequence), (*expected, *sequence), "of process {own}");
         } else {
@@ -146,7 +164,7 @@ pub fn all_see_the_same(options: GroupOptions, act: impl FnOnce(&Group, &Path)) 
     })
 }
 
-fn seeded() -> Rng {
+pub fn seeded() -> Rng {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = setting("CAUSEWAY_EPOCHS_SEED", now.as_nanos() as u64 | 1);
     eprintln!("CAUSEWAY_EPOCHS_SEED={seed}");
@@ -157,12 +175,34 @@ pub fn late() -> GroupOptions {
     small().late_publishers()
 }
 
-struct OnDrop<'a>(&'a AtomicBool);
+pub struct OnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Publishes in a thread of its own, as a process with number 0, until what this returns is dropped.
+pub fn publish_beside<'scope, 'a>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    group: &Group,
+    is_over: &'a AtomicBool,
+) -> OnDrop<'a>
+where
+    'a: 'scope,
+{
+    let mut beside = group.publisher().unwrap();
+    scope.spawn(move || {
+        for count in (0u64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+            let payload = [[0; 8], count.to_le_bytes()].concat();
+            beside.publish_timeout(&payload, LONG).unwrap();
+            if count.is_multiple_of(64) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    OnDrop(is_over)
 }
 
 /// Processes join at random moments, a thread publishes beside them, and the log is resized all the time.
@@ -173,19 +213,8 @@ fn join_and_resize_at_random(trust: Trust) {
     let is_over = AtomicBool::new(false);
     let seen = all_see_the_same(late().trust(trust), |group, socket| {
         std::thread::scope(|scope| {
-            let mut beside = group.publisher().unwrap();
-            let is_over = &is_over;
-            scope.spawn(move || {
-                for count in (0u64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
-                    let payload = [[0; 8], count.to_le_bytes()].concat();
-                    beside.publish_timeout(&payload, LONG).unwrap();
-                    if count.is_multiple_of(64) {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                }
-            });
             // Whatever goes wrong here, the thread beside ends.
-            let _over = OnDrop(is_over);
+            let _over = publish_beside(scope, group, &is_over);
             let mut peers: Vec<Peer> = Vec::new();
             while peers.len() < publishers as usize || peers.iter_mut().any(|peer| !peer.has_ended()) {
                 if peers.len() < publishers as usize && random.u64(..).is_multiple_of(4) {

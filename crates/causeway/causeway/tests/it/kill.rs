@@ -29,11 +29,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::common::{
-    LONG, Peer, Role, asleep, drain, eventually, fill, join, place, setting, subscribers, tally,
+    LONG, Peer, Role, asleep, drain, eventually, fill, join, place, setting, small, subscribers, tally,
 };
 use causeway::{
-    Error, Group, GroupOptions, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions,
-    Subscriber, TryPublishError, TryRecvError, Waited,
+    Error, Group, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions, Subscriber,
+    TryPublishError, TryRecvError, Waited,
 };
 use causeway_testkit::Traced;
 use nix::sys::signal::{Signal, raise};
@@ -135,7 +135,7 @@ struct Scene {
 impl Scene {
     fn new(template: &mut Template, log: Log) -> Scene {
         let (dir, socket) = place();
-        let options = GroupOptions::new().capacity_bytes(4096).remote_publishers(1);
+        let options = small().remote_publishers(1);
         let options = if log == Log::Single { options } else { options.several_publishers() };
         let rolls = matches!(log, Log::Ended | Log::Rolling);
         let options = if rolls { options.late_publishers() } else { options };

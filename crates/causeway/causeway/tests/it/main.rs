@@ -20,6 +20,7 @@ mod ends;
 mod epochs;
 mod errors;
 mod exhaustion;
+mod formats;
 mod group;
 mod idle;
 mod in_place;
@@ -47,6 +48,7 @@ fn role() {
         epochs::ROLES,
         errors::ROLES,
         exhaustion::ROLES,
+        formats::ROLES,
         idle::ROLES,
         kill::ROLES,
         kill::asleep::ROLES,

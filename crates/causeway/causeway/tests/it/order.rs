@@ -4,8 +4,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::common::{LONG, Peer, Role, eventually, join, next, served, setting, subscribers};
-use causeway::{Group, GroupOptions, Policy, SubscribeOptions};
+use crate::common::{LONG, Peer, Role, eventually, join, next, options, served, setting, subscribers};
+use causeway::{Group, Policy, SubscribeOptions};
 
 const PUBLISHERS: u64 = 4;
 const SUBSCRIBERS: u64 = 8;
@@ -59,7 +59,7 @@ pub const ROLES: &[(&str, Role)] = &[
 
 #[test]
 fn eight_processes_see_the_messages_of_four_in_one_order() {
-    let options = GroupOptions::new().capacity_bytes(64 << 10);
+    let options = options().capacity_bytes(64 << 10);
     let (_dir, socket, _group) = served(options.clone().remote_publishers(PUBLISHERS as u32));
     let results = Group::create("results", options.remote_publishers(SUBSCRIBERS as u32)).unwrap();
     results.serve_at(socket.with_extension("results")).unwrap();

@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use causeway_bus::shared::ABI;
 use causeway_bus::shared::outbox::Outbox;
 use causeway_bus::wire::{Arg, Body, Builder};
 use causeway_bus::{AuthorityOptions, Connection as Member};
@@ -15,7 +14,8 @@ use causeway_os::socket;
 use causeway_testkit::Rng;
 
 use crate::support::raw::{
-    JOIN, OUTBOX, REFUSED, Raw, SET_DOORBELL, STAGE, WELCOME, answer, connect, join, packet, tell,
+    OUTBOX, REFUSED, Raw, SET_DOORBELL, STAGE, WELCOME, answer, connect, handshake, join, joining, packet,
+    tell,
 };
 use crate::support::*;
 
@@ -60,14 +60,14 @@ fn palette() -> Vec<OwnedFd> {
 fn send_something(random: &mut Rng, socket: &OwnedFd, palette: &[OwnedFd]) {
     let number = |random: &mut Rng| match random.usize(..4) {
         0 => random.usize(..16) as u64,
-        1 => u64::from(ABI),
+        1 => 6,
         2 => u64::MAX - random.usize(..3) as u64,
         _ => 1 << random.usize(..64),
     };
     let kind = [1, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20][random.usize(..13)];
     let words = [kind, number(random), number(random), number(random), number(random)];
     let text: Vec<u8> = (0..[0, 10, 984, 2_000][random.usize(..4)]).map(|_| random.u8(..)).collect();
-    let mut bytes = packet(words, &text);
+    let mut bytes = if random.usize(..8) == 0 { joining() } else { packet(words, &text) };
     match random.usize(..4) {
         0 => bytes = (0..random.usize(..100)).map(|_| random.u8(..)).collect(),
         1 => bytes.truncate(random.usize(..bytes.len())),
@@ -158,7 +158,7 @@ fn closing_descriptors_that_linger_at_the_control_socket_does_not_stop_the_bus()
         ("unknown", false, |to, fd| SEND(to, &packet([99, 0, 0, 0, 0], b""), fd)),
         ("short", false, |to, fd| SEND(to, b"x", fd)),
         ("long", false, |to, fd| SEND(to, &[1; 2_000], fd)),
-        ("outbox", false, |to, fd| SEND(to, &packet([JOIN, u64::from(ABI), 0, 0, 0], b""), fd)),
+        ("outbox", false, |to, fd| SEND(to, &joining(), fd)),
         ("unwanted", true, |to, fd| SEND(to, &packet([OUTBOX, 0, 0, 0, 0], b""), fd)),
         ("doorbell", true, |to, fd| SEND(to, &packet([SET_DOORBELL, 0, 0, 0, 0], b""), fd)),
         ("file", true, |to, fd| SEND(to, &packet([STAGE, 7, 0, 100, 0], b""), fd)),
@@ -198,17 +198,51 @@ fn one_that_floods_the_socket_with_joins_does_not_keep_others_from_joining() {
     assert!(member.request_name("a.Name", 0).is_ok());
 }
 
+/// A process of a later release, and one of a release before there were formats.
 #[test]
-fn a_member_of_another_version_is_told_both_versions() {
+fn a_member_of_another_version_is_told_both_versions_and_what_to_do() {
     let bus = Broker::native();
+    let outbox = Outbox::create(1 << 12).unwrap().0;
+    let refused_by_handshake = [
+        (handshake(1, [3, 4, 0, 0, 0]), "formats 3 to 4"),
+        (handshake(2, [2, 2, 0, 0, 0]), "format 2"),
+        (handshake(1, [1, 2, 0, 0, 8]), "features 0x8"),
+        (handshake(1, [1, 2, 0, 4, 0]), "features 0x4"),
+        (handshake(2, [1, 2, 0, 4, 16]), "features 0x10"),
+    ];
+    for (bytes, named) in refused_by_handshake {
+        let socket = connect(&bus.path()).unwrap();
+        socket::send_with_fds(&socket, &bytes, &[outbox.as_fd()]).unwrap();
+        // The first packet is a handshake that no release misunderstands, with what the bus has.
+        assert!(causeway_os::process::poll(&[socket.as_fd()], Some(PATIENCE)).unwrap()[0], "no answer");
+        let mut first = [0; 128];
+        let (count, _) = socket::recv_with_fds(&socket, &mut first, 0).unwrap();
+        assert_eq!(first[..count], handshake(17, [1, 1, 0, 0, 0]));
+        let (kind, text) = said(&socket).unwrap();
+        assert_eq!(kind, REFUSED);
+        for words in ["has format 1 ", named, "; install"] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(answer(&socket).is_none(), "it stays connected");
+    }
     let socket = connect(&bus.path()).unwrap();
-    let other = u64::from(ABI) + 1;
-    assert!(tell(&socket, [JOIN, other, 0, 0, 0], &[Outbox::create(1 << 12).unwrap().0.as_fd()]));
+    assert!(tell(&socket, [1, 6, 0, 0, 0], &[outbox.as_fd()]));
     let (kind, text) = said(&socket).unwrap();
-    assert_eq!(kind, REFUSED);
-    assert!(text.contains(&format!("version {ABI}")) && text.contains(&format!("version {other}")), "{text}");
-    assert!(answer(&socket).is_none(), "it stays connected");
+    assert!(kind == REFUSED && text.contains("format 1") && text.contains("version 6"), "{text}");
     bus.member().request_name("a.Name", 0).unwrap();
+}
+
+#[test]
+fn a_member_of_a_later_release_joins_with_features_that_nobody_has_to_know() {
+    let bus = Broker::native();
+    for (operation, offer) in [(1, [1, 2, 0x8000_0000, 0, 0]), (2, [1, 2, 1, 0xff, 0])] {
+        let socket = connect(&bus.path()).unwrap();
+        let outbox = Outbox::create(1 << 12).unwrap().0;
+        // An operation from 64 on, which is not known here, is ignored.
+        socket::send_with_fds(&socket, &handshake(64, offer), &[]).unwrap();
+        socket::send_with_fds(&socket, &handshake(operation, offer), &[outbox.as_fd()]).unwrap();
+        assert_eq!(said(&socket).map(|(kind, _)| kind), Some(WELCOME), "as {operation}");
+    }
 }
 
 #[test]

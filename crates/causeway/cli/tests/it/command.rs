@@ -265,3 +265,26 @@ fn a_server_in_a_container_serves_those_outside_whose_numbers_it_cannot_see() {
     publisher.kill();
     assert_eq!(output_of(subscriber), "from outside\n");
 }
+
+#[test]
+fn a_group_that_is_upgraded_goes_on_in_a_log_of_the_next_format() {
+    let mut served = Served::start(&["--late-publishers"]);
+    let subscriber = served.run("subscribe");
+    served.joined(0, 1);
+    served.publish(b"one");
+    assert!(output_of(served.run("stat")).contains("format 1"));
+    assert!(output_of(served.run("upgrade")).ends_with(" has format 2 from its next log on\n"));
+    eventually("it does not", || output_of(served.run("stat")).contains("format 2"));
+    served.publish(b"two");
+    served.received(2);
+    kill("TERM", served.server.pid());
+    assert!(served.server.wait().success());
+    assert_eq!(output_of(subscriber), "one\ntwo\n");
+
+    let fixed = Served::start(&["--format", "2"]);
+    let refused = complaint(Served::start(&[]).run("upgrade").wait_with_output().unwrap());
+    assert!(refused.contains("cannot change its format"), "{refused}");
+    assert!(output_of(fixed.run("stat")).contains("format 2"));
+    let unknown = causeway(&["serve", "/nowhere", "--format", "3"]).output().unwrap();
+    assert!(complaint(unknown).contains("1..=2"));
+}

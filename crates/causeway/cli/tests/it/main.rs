@@ -6,5 +6,6 @@ mod command;
 mod containers;
 mod folder;
 mod help;
+mod releases;
 mod support;
 mod top;

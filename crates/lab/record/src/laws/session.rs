@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use weighbridge_stats::{Evidence, median};
 
-use super::found::{DEFECT, Found, MECHANISM, is_same};
+use super::found::{CONDITIONS, DEFECT, Found, MECHANISM, is_same};
 use super::roles;
-use super::slices::{CLEAR, are_opposite, costs_ns};
+use super::slices::{CLEAR, apart_by, are_opposite, costs_ns};
 use super::{bytes, counts};
 use crate::derive::log_ratio_to_hub;
 use crate::{Case, CaseId, Comparison, Hub, PerOp, RoleCalls, Run, Summary};
@@ -33,6 +33,8 @@ struct OfCase {
     hub: Option<CaseId>,
     runs: Vec<OfRun>,
     summary: Option<Summary>,
+    /// The CPUs that its roles might run on in its first run, where they are not pinned.
+    allowed: Option<Vec<String>>,
 }
 
 /// What a record has said so far.
@@ -50,6 +52,23 @@ impl Seen {
 
     pub(super) fn case_of(&self, id: &CaseId) -> Option<&Case> {
         Some(&self.cases.get(id)?.case)
+    }
+
+    /// Roles that are not pinned may run on the same CPUs in every set: an operator or a kubelet may take some away in between.
+    pub(super) fn allowed(&mut self, run: &Run, found: &mut Found) {
+        let Some(of) = self.cases.get_mut(&run.case) else { return };
+        let free = run.roles.iter().filter(|role| role.cpu.is_none());
+        let now: Vec<String> =
+            free.filter_map(|role| Some(role.whereabouts.first()?.allowed.clone())).collect();
+        match &of.allowed {
+            Some(first) if *first != now && !now.is_empty() => {
+                let said = format!("in run {} its roles might run on CPUs {}", run.run, now.join(" and "));
+                let expected = format!("those of its first run, {}", first.join(" and "));
+                found.broken("placed", &run.case, said, expected, CONDITIONS);
+            }
+            None if !now.is_empty() => of.allowed = Some(now),
+            _ => {}
+        }
     }
 
     pub(super) fn run(&mut self, run: &Run) {
@@ -120,18 +139,19 @@ impl Seen {
             let expected = format!("the median of those of its sets, {}", median(&ratios));
             return found.broken(LAW, id, said, expected, DEFECT);
         }
-        // By way of the hub and without it on the same side of 1, whatever states of the machine do to medians.
+        // By way of the hub and without it on the same side of 1.
         let own: Vec<f64> = of.runs.iter().filter_map(|run| run.hub_median_ns).collect();
         let values: Vec<f64> = of.runs.iter().map(|run| run.value).collect();
         if own.is_empty() || values.iter().any(|value| *value <= 0.0) {
             return;
         }
-        let value = median(&values);
-        let cost_ns = if of.case.unit.starts_with("ns/") { value } else { 1e9 / value };
-        let of_medians = (cost_ns / median(&own)).ln();
-        if are_opposite(to_hub.median.ln(), of_medians, CLEAR) {
+        let is_time = of.case.unit.starts_with("ns/");
+        let costs_ns: Vec<f64> =
+            values.iter().map(|value| if is_time { *value } else { 1e9 / value }).collect();
+        let apart = apart_by(&costs_ns, &own);
+        if are_opposite(to_hub.median.ln(), apart, CLEAR) {
             let said = format!("its ratio to the hub is {}", to_hub.median);
-            let expected = format!("the direction of the medians of both, {}", of_medians.exp());
+            let expected = format!("the direction in which the figures of both are apart, {}", apart.exp());
             return found.broken(LAW, id, said, expected, DEFECT);
         }
         // Of a hub whose session is over nothing is known any more.

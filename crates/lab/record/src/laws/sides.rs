@@ -7,7 +7,7 @@ use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 use weighbridge_stats::{median, paired_ratio};
 
 use super::found::{DEFECT, Found, is_same};
-use super::slices::{CLEAR, are_opposite, costs_ns};
+use super::slices::{CLEAR, apart_by, are_opposite, costs_ns};
 use crate::{CaseId, CaseVerdict, Check, ComparedSet, Observation, SideOfSet};
 
 /// The first sets of a case have a control each, so that a verdict at the first look can be void.
@@ -48,13 +48,13 @@ fn slices(set: &ComparedSet) -> Option<Vec<Slice>> {
     Some(all)
 }
 
-/// The logarithm of the cost of one side over that of the first, by the medians of all slices.
-fn of_medians(set: &ComparedSet, side: &SideOfSet) -> Option<f64> {
-    let (own, base) = side.slices.as_ref().map(costs_ns).zip(set.a.slices.as_ref().map(costs_ns))?;
-    (!own.is_empty() && !base.is_empty()).then(|| (median(&own) / median(&base)).ln())
+/// How far the slices of one side are apart from those of the first, as [`apart_by`].
+fn slices_apart_by(set: &ComparedSet, side: &SideOfSet) -> f64 {
+    let costs = side.slices.as_ref().map(costs_ns).zip(set.a.slices.as_ref().map(costs_ns));
+    costs.map_or(0.0, |(own, base)| apart_by(&own, &base))
 }
 
-/// The same of sides that ran one after the other, by their figures.
+/// The logarithm of the cost of one side over that of the first, of sides that ran one after the other.
 fn of_values(set: &ComparedSet, side: &SideOfSet) -> Option<f64> {
     let is_apart = set.slice_ms.is_none() && side.value > 0.0 && set.a.value > 0.0;
     if is_apart { cost_of_values(&set.case, set.a.value, side.value) } else { None }
@@ -71,7 +71,7 @@ fn cost_of_values(case: &CaseId, base: f64, own: f64) -> Option<f64> {
 }
 
 impl Sides {
-    /// The ratio of a set follows from its slices, and lies on the side of 1 where the medians of both sides lie.
+    /// The ratio of a set follows from its slices, and has the direction in which these are apart.
     pub(super) fn set(&mut self, set: &ComparedSet, found: &mut Found) {
         const LAW: &str = "side-ratio";
         let all = slices(set);
@@ -87,8 +87,10 @@ impl Sides {
                 let expected = format!("what its slices or figures come to, {:.4}", follows.exp());
                 return found.broken(LAW, &set.case, said(), expected, DEFECT);
             }
-            if let Some(medians) = of_medians(set, side).filter(|of| are_opposite(log_ratio, *of, CLEAR)) {
-                let expected = format!("the direction of their medians, {:.4}", medians.exp());
+            let apart = slices_apart_by(set, side);
+            if are_opposite(log_ratio, apart, CLEAR) {
+                let expected =
+                    format!("the direction in which most slices of both are apart, {:.4}", apart.exp());
                 return found.broken(LAW, &set.case, said(), expected, DEFECT);
             }
         }
@@ -127,18 +129,22 @@ impl Sides {
             return found.broken("verdict", &verdict.case, said, expected, DEFECT);
         }
         let positive = of.values.iter().all(|(a, b)| *a > 0.0 && *b > 0.0);
-        let of_side = |side: fn(&(f64, f64)) -> f64| median(&of.values.iter().map(side).collect::<Vec<_>>());
         // The middle of pairs of builds is another one than that of sets, where builds differ.
         let are_several = verdict.builds.is_some_and(|builds| builds.iter().any(|count| *count > 1));
         if !positive || are_several {
             return;
         }
+        let of_side = |side: fn(&(f64, f64)) -> f64| of.values.iter().map(side).collect::<Vec<_>>();
         let (a, b) = (of_side(|of| of.0), of_side(|of| of.1));
-        let more = (b / a).ln();
+        let more = apart_by(&b, &a);
         let cost = if verdict.unit.ends_with("/s") { -more } else { more };
         if are_opposite(ratio.ln(), cost, CLEAR) {
-            let expected =
-                format!("the direction of the figures of both sides, {a} and {b} {}", verdict.unit);
+            let expected = format!(
+                "the direction of the figures of both sides, {} and {} {}",
+                median(&a),
+                median(&b),
+                verdict.unit
+            );
             found.broken("verdict", &verdict.case, said, expected, DEFECT);
         }
     }

@@ -8,9 +8,9 @@ use serde_json::json;
 use weighbridge_record::{CaseId, Line};
 use weighbridge_stats::bisect::Next as Answer;
 
-use crate::args::TextOrJson;
 use crate::bisect_args::{Bisect, Command, Next, Start, Tell};
 use crate::repository::{Repository, short};
+use crate::values::TextOrJson;
 use crate::{Exit, Failure, output};
 use state::State;
 

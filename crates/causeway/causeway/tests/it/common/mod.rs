@@ -29,9 +29,14 @@ pub fn served(options: GroupOptions) -> (TempDir, PathBuf, Group) {
     (folder, socket, group)
 }
 
+/// A group of the format with this number in the environment, 1 otherwise: proofs are made with each.
+pub fn options() -> GroupOptions {
+    GroupOptions::new().format(setting("CAUSEWAY_FORMAT", 1) as u32)
+}
+
 /// The smallest log there is.
 pub fn small() -> GroupOptions {
-    GroupOptions::new().capacity_bytes(4096)
+    options().capacity_bytes(4096)
 }
 
 /// The smallest log of one publisher, and of several.

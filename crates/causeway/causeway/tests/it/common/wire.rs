@@ -12,11 +12,22 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 /// A message of the protocol.
 pub fn message(op: u32, words: &[u32]) -> [u8; 64] {
     let mut bytes = [0; 64];
-    let head = [u32::from_le_bytes(*b"CWY1"), causeway::log::layout::ABI, op];
+    let head = [u32::from_le_bytes(*b"CWY1"), 9, op];
     for (chunk, word) in bytes.chunks_exact_mut(4).zip(head.iter().chain(words)) {
         chunk.copy_from_slice(&word.to_le_bytes());
     }
+    // The formats that the sender has, where it says so.
+    if matches!(op, 1 | 3 | 12 | 16 | 17 | 21 | 32) {
+        offer(&mut bytes, [1, 2, 0, 0, 0]);
+    }
     bytes
+}
+
+/// Changes the last five words: lowest and highest format, and features.
+pub fn offer(message: &mut [u8; 64], words: [u32; 5]) {
+    for (chunk, word) in message[44..].chunks_exact_mut(4).zip(words) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
 }
 
 /// What a subscriber of a real group of one user is given: status, log, page, doorbell, lifeline, wake page.

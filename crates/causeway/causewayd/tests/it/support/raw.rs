@@ -3,7 +3,6 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use causeway_bus::shared::ABI;
 use causeway_bus::shared::header::BusHeader;
 use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::outbox::Outbox;
@@ -17,7 +16,6 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::PATIENCE;
 
 /// Kinds of packets, as the document numbers them.
-pub const JOIN: u64 = 1;
 pub const OUTBOX: u64 = 2;
 pub const SET_DOORBELL: u64 = 4;
 pub const STAGE: u64 = 5;
@@ -57,9 +55,21 @@ pub fn tell(socket: &OwnedFd, words: [u64; 5], fds: &[BorrowedFd<'_>]) -> bool {
     socket::send_with_fds(socket, &packet(words, b""), fds).is_ok()
 }
 
+/// The bytes of a handshake: 1 joins as a member, 2 as a monitor. The offer is lowest and highest format, and features.
+pub fn handshake(operation: u32, offer: [u32; 5]) -> Vec<u8> {
+    let head = [u32::from_le_bytes(*b"CWYB"), 9, operation, 0, 0, 0, 0, 0, 0, 0, 0];
+    head.iter().chain(&offer).flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// That of a member that has the format of the bus.
+pub fn joining() -> Vec<u8> {
+    handshake(1, [1, 1, 0, 0, 0])
+}
+
 /// Asks to join with an outbox that is right.
 pub fn join(socket: &OwnedFd) -> bool {
-    tell(socket, [JOIN, u64::from(ABI), 0, 0, 0], &[Outbox::create(1 << 12).unwrap().0.as_fd()])
+    let outbox = Outbox::create(1 << 12).unwrap().0;
+    socket::send_with_fds(socket, &joining(), &[outbox.as_fd()]).is_ok()
 }
 
 /// What the bus sends: words, text and descriptors.
@@ -69,11 +79,14 @@ pub struct Answer {
     pub fds: Vec<OwnedFd>,
 }
 
-/// The next packet that the bus sends; nothing at the end of the connection.
+/// The next packet that the bus sends and that is not the handshake of a bus that agrees; nothing at the end of the connection.
 pub fn answer(socket: &OwnedFd) -> Option<Answer> {
     assert!(causeway_os::process::poll(&[socket.as_fd()], Some(PATIENCE)).unwrap()[0], "no answer");
     let mut bytes = [0; 1024];
     let (count, fds) = socket::recv_with_fds(socket, &mut bytes, socket::FDS_MAX).ok()?;
+    if bytes[..count] == handshake(16, [1, 1, 0, 0, 0]) {
+        return answer(socket);
+    }
     let word = |index: usize| u64::from_ne_bytes(*bytes[index * 8..].first_chunk().unwrap());
     let text = || String::from_utf8_lossy(&bytes[40..count]).into_owned();
     (count >= 40).then(|| Answer { words: std::array::from_fn(word), text: text(), fds })
@@ -83,7 +96,7 @@ impl Raw {
     pub fn join(path: &Path) -> Raw {
         let (fd, mut outbox) = Outbox::create(1 << 16).unwrap();
         let socket = connect(path).unwrap();
-        assert!(tell(&socket, [JOIN, u64::from(ABI), 0, 0, 0], &[fd.as_fd()]));
+        socket::send_with_fds(&socket, &joining(), &[fd.as_fd()]).unwrap();
         let Answer { words, fds, .. } = answer(&socket).unwrap();
         let [order, _directory, doorbell] = <[OwnedFd; 3]>::try_from(fds).unwrap();
         outbox.begin_at(words[4] as u32);

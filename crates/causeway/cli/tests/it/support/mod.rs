@@ -9,7 +9,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
-pub use causeway_testkit::{Running, TempDir, eventually, skipped, temp_dir};
+pub use causeway_testkit::{Running, TempDir, eventually, eventually_seen, skipped, temp_dir};
 
 /// A command that is killed when the test that starts it ends, however it ends. With pipes to all three streams.
 pub fn tied(program: &str) -> Command {

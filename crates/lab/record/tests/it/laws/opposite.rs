@@ -1,52 +1,76 @@
-//! Figures that follow from each other and yet say opposite things: a ratio of neighbors is one of neighbors, and medians of all have its
-//! direction.
+//! Figures that follow from each other and yet say opposite things: a ratio of neighbors is one of neighbors, and slices that are apart have
+//! its direction.
 
-use weighbridge_record::{ComparedSet, Comparison, Line, Run, SliceSeries};
+use weighbridge_record::{ComparedSet, Comparison, Line, Run, SideOfSet, SliceSeries};
 use weighbridge_stats::median;
 
 use super::sound::{compared, sound};
 use super::{FIFO, STREAM, UDP, UNIX, broken, changed, runs};
 
-/// Costs of twelve neighbors: in eight of them the one costs three times the other, and over all its median is far below.
-fn reversed(index: usize) -> [u64; 2] {
-    [[3, 1], [3000, 1000], [3, 1000]][index / 4]
+/// Beside each neighbor three times as expensive, and yet cheaper by far in most slices, of which none has a neighbor.
+fn set_opposite(of: &mut SliceSeries, against: &mut SliceSeries) {
+    set_costs(of, 3000);
+    set_costs(against, 1000);
+    let lone = 5 * of.ops.len() as u64;
+    let later = |start_ns: &mut u64| *start_ns += lone;
+    of.start_ns.iter_mut().chain(&mut against.start_ns).for_each(later);
+    of.start_ns.splice(..0, 0..lone);
+    of.elapsed_ns.splice(..0, (0..lone).map(|_| 1));
+    of.ops.splice(..0, (0..lone).map(|_| 1));
 }
 
-fn set_costs(of: &mut SliceSeries, costs: impl Fn(usize) -> u64) {
-    for (index, (elapsed_ns, ops)) in of.elapsed_ns.iter_mut().zip(&of.ops).enumerate() {
-        *elapsed_ns = costs(index) * ops;
-    }
+fn set_costs(of: &mut SliceSeries, cost_ns: u64) {
+    of.elapsed_ns.iter_mut().zip(&of.ops).for_each(|(elapsed_ns, ops)| *elapsed_ns = cost_ns * ops);
 }
 
 #[test]
-fn a_ratio_to_the_hub_has_the_direction_of_the_medians() {
-    let reverse = |run: &mut Run| {
+fn a_ratio_to_the_hub_has_the_direction_in_which_slices_are_apart() {
+    let oppose = |run: &mut Run| {
         if run.run == 3 {
             let slices = run.slices.as_mut().unwrap();
-            set_costs(&mut slices.of_case, |index| reversed(index)[0]);
-            set_costs(&mut slices.of_hub, |index| reversed(index)[1]);
-            run.samples = (0..run.samples.len()).map(|index| reversed(index)[0] as f64).collect();
+            set_opposite(&mut slices.of_case, &mut slices.of_hub);
+            let of = &slices.of_case;
+            run.samples = of.elapsed_ns.iter().zip(&of.ops).map(|(ns, ops)| (ns / ops) as f64).collect();
             run.value = median(&run.samples);
         }
     };
-    let found = broken(&changed(sound(), &runs(UNIX, reverse)));
+    let found = broken(&changed(sound(), &runs(UNIX, oppose)));
     assert!(found.contains(&("turns".into(), UNIX.into())), "{found:?}");
 }
 
 #[test]
-fn a_ratio_of_two_sides_has_the_direction_of_their_medians() {
-    let reverse = |set: &mut ComparedSet| {
-        set_costs(set.b.slices.as_mut().unwrap(), |index| reversed(index)[0]);
-        set_costs(set.a.slices.as_mut().unwrap(), |index| reversed(index)[1]);
+fn two_states_of_the_machine_that_hit_one_party_more_break_no_law_of_directions() {
+    // Beside each neighbor three times as expensive in eight of twelve, and by the medians of all cheaper by far.
+    let cost_ns = |index: usize, party: usize| [[3, 1], [3000, 1000], [3, 1000]][index / 4 % 3][party];
+    let reverse = |run: &mut Run| {
+        if run.run == 3 {
+            let slices = run.slices.as_mut().unwrap();
+            for (party, of) in [&mut slices.of_case, &mut slices.of_hub].into_iter().enumerate() {
+                let each = of.elapsed_ns.iter_mut().zip(&of.ops).enumerate();
+                each.for_each(|(index, (elapsed_ns, ops))| *elapsed_ns = cost_ns(index, party) * ops);
+            }
+            run.samples = (0..run.samples.len()).map(|index| cost_ns(index, 0) as f64).collect();
+            run.value = median(&run.samples);
+        }
+    };
+    let found = broken(&changed(sound(), &runs(UNIX, reverse)));
+    assert!(!found.iter().any(|(law, _)| law == "turns"), "{found:?}");
+}
+
+#[test]
+fn a_ratio_of_two_sides_has_the_direction_in_which_their_slices_are_apart() {
+    let oppose = |set: &mut ComparedSet| {
+        let slices = |side: &SideOfSet| side.slices.clone().unwrap();
+        let (mut b, mut a) = (slices(&set.b), slices(&set.a));
+        set_opposite(&mut b, &mut a);
+        (set.a.slices, set.b.slices) = (Some(a), Some(b));
         // It follows from the slices: neighbor by neighbor B costs three times A.
         set.log_ratio = 3f64.ln();
-        (set.control, set.control_log_ratio) = (Some(set.a.clone()), None);
-        let later = set.control.as_mut().and_then(|side| side.slices.as_mut()).unwrap();
-        later.start_ns.iter_mut().for_each(|ns| *ns += 60_000_000);
+        (set.control, set.control_log_ratio) = (None, None);
     };
     let lines = changed(compared(), &|line| {
         if let Line::ComparedSet(set) = line {
-            reverse(set);
+            oppose(set);
         }
     });
     let found = broken(&lines);
@@ -94,4 +118,22 @@ fn a_speed_up_without_a_common_hub_has_the_direction_of_the_figures() {
     };
     assert_eq!(with(0.04), []);
     assert_eq!(with(23.0), [("speed-up".to_owned(), UDP.to_owned())]);
+}
+
+#[test]
+fn roles_that_are_not_pinned_may_run_on_the_same_cpus_in_every_set() {
+    let free = |cpus_of: fn(u32) -> &'static str| {
+        move |run: &mut Run| {
+            for role in &mut run.roles {
+                role.cpu = None;
+                role.whereabouts.iter_mut().for_each(|at| at.allowed = cpus_of(run.run).into());
+            }
+        }
+    };
+    let placed = ("placed".to_owned(), UNIX.to_owned());
+    let found = broken(&changed(sound(), &runs(UNIX, free(|_| "0-1"))));
+    assert!(!found.contains(&placed), "{found:?}");
+    // A CPU is taken away between two sets, in neither of which anything moves.
+    let found = broken(&changed(sound(), &runs(UNIX, free(|run| if run < 3 { "0-1" } else { "0" }))));
+    assert!(found.contains(&placed), "{found:?}");
 }

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{Culprit, Found, change};
-use crate::args::TextOrJson;
 use crate::guest_args::Bisect;
 use crate::output;
 use crate::repository::{Repository, short};
+use crate::values::TextOrJson;
 
 pub fn rendered(args: &Bisect, repository: &Repository, found: &Found) -> String {
     match args.format {
