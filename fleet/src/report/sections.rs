@@ -1,11 +1,11 @@
 //! The sections, in the order in which an operator asks: what is wrong, what is there, what to do.
 
-use weighbridge_report::{Block, CellMap, Columns, Drawing, Kind, Look, Section, Stack, Table};
+use weighbridge_report::{Block, CellMap, Columns, Drawing, Item, Kind, Look, Section, Stack, Table};
 
 use crate::analysis::{Class, Findings, OffCell, OffHost, ScatterOf};
 
 /// Rows of a table that text shows; a page has more.
-const MOST: usize = 40;
+const MOST: usize = 20;
 /// Cells of a picture: what a page of two megabytes has room for.
 const MOST_CELLS: usize = 900_000;
 /// Classes with a picture of their own.
@@ -61,6 +61,7 @@ pub fn warnings(of: &Findings) -> Vec<String> {
 pub fn all(of: &Findings) -> Vec<Section> {
     let sections = [
         Section::of("Machines that are off", machines_sentences(of), machines_blocks(of)),
+        Section::of("Classes", [], class_blocks(of)),
         Section::of("Cases that are off on single machines", cells_sentences(of), cells_blocks(of)),
         Section::of("What to measure again", remeasure_sentences(of), remeasure_blocks(of)),
         Section::of("Settings that go with costs", settings_sentences(of), settings_blocks(of)),
@@ -68,7 +69,6 @@ pub fn all(of: &Findings) -> Vec<Section> {
         Section::of("Neighbors", neighbor_sentences(of), neighbor_blocks(of)),
         Section::of("Where scatter comes from", scatter_sentences(of), scatter_blocks(of)),
         Section::of("Coverage", coverage_sentences(of), coverage_blocks(of)),
-        Section::of("Classes", [], class_blocks(of)),
     ];
     sections.into_iter().collect()
 }
@@ -151,10 +151,11 @@ fn top<R>(heads: &[&str], numbers_from: usize, rows: &[R], row: impl Fn(&R) -> V
     if rows.is_empty() {
         return Vec::new();
     }
-    let mut blocks = Table::of_first(heads, numbers_from, MOST, rows, &row).blocks();
-    if rows.len() > MOST {
-        let rest = &rows[MOST..];
-        let inside = Table::of_first(heads, numbers_from, 25 * MOST, rest, &row).blocks();
+    let (first, rest) = rows.split_at(rows.len().min(MOST));
+    let mut blocks = Table::of_first(heads, numbers_from, MOST, first, &row).blocks();
+    if !rest.is_empty() {
+        blocks.push(Block::List(vec![Item::without_folds(format!("… and {} more", rest.len()))]));
+        let inside = Table::of_first(heads, numbers_from, 50 * MOST, rest, &row).blocks();
         blocks.push(Block::fold(format!("{} more", rest.len()), inside));
     }
     blocks
@@ -381,7 +382,7 @@ fn coverage_blocks(of: &Findings) -> Vec<Block> {
         let inside = Table::of_first(
             &["case", "machines without it"],
             1,
-            25 * MOST,
+            50 * MOST,
             &there.missing_cases,
             |(case, machines)| vec![case.clone(), machines.to_string()],
         );
