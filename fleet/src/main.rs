@@ -292,12 +292,14 @@ async fn pushed(url: &str, paths: &[PathBuf], patience: &Patience) -> Result<Exi
     for failure in &done.failures {
         say(&format!("error: {failure}"));
     }
+    let at_work =
+        if done.at_work > 0 { format!(", {} still being written", done.at_work) } else { String::new() };
     let not = if done.failures.is_empty() {
         String::new()
     } else {
         format!(", {} not pushed", done.failures.len())
     };
-    say(&format!("{}: {} new, {} there already{not}", store.shown(), done.new, done.known));
+    say(&format!("{}: {} new, {} there already{at_work}{not}", store.shown(), done.new, done.known));
     Ok(done.exit())
 }
 

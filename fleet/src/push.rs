@@ -23,6 +23,8 @@ pub struct Pushed {
     pub new: usize,
     /// Records that were.
     pub known: usize,
+    /// Records that a session is still writing; the next push takes them.
+    pub at_work: usize,
     /// What was not pushed, a sentence each.
     pub failures: Vec<Failure>,
 }
@@ -81,26 +83,46 @@ pub async fn push(store: &Store, paths: &[PathBuf]) -> Pushed {
     let mut pushed = Pushed::default();
     for ended in all {
         match ended {
-            Ok(true) => pushed.new += 1,
-            Ok(false) => pushed.known += 1,
+            Ok(Ended::New) => pushed.new += 1,
+            Ok(Ended::Known) => pushed.known += 1,
+            Ok(Ended::AtWork) => pushed.at_work += 1,
             Err(failure) => pushed.failures.push(failure),
         }
     }
     pushed
 }
 
-/// Was it new?
-async fn one(store: &Store, path: &Path) -> Result<bool, Failure> {
+/// What became of a record.
+enum Ended {
+    New,
+    Known,
+    AtWork,
+}
+
+/// Does a session hold the part of the plan that this is an attempt at? `run --plan` locks a file beside its records while it is at work.
+fn is_at_work(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|name| name.to_str()?.rsplit_once('-')).map(|(part, _)| part);
+    let lock = stem.map(|part| path.with_file_name(format!("{part}.lock")));
+    let file = lock.and_then(|lock| fs::File::open(lock).ok());
+    file.is_some_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
+}
+
+async fn one(store: &Store, path: &Path) -> Result<Ended, Failure> {
+    // Asked before it is read: a session that ends meanwhile has ended its record.
+    let is_at_work = is_at_work(path);
     let (record, bytes) = read(path)?;
+    if is_at_work && record.ended_us.is_none() {
+        return Ok(Ended::AtWork);
+    }
     let (raw, results) = (raw_name(&record), results_name(&record));
     if store.size(&results).await?.is_some() {
-        return Ok(false);
+        return Ok(Ended::Known);
     }
     let packed = zstd::bulk::compress(&bytes, 3)
         .map_err(|error| Failure::hopeless(format!("{}: {error}", path.display())))?;
     written(store, &raw, packed).await?;
     written(store, &results, table::parquet(&table::batch(&record))).await?;
-    Ok(true)
+    Ok(Ended::New)
 }
 
 /// Puts it and looks whether it is there as a whole: a proxy may have answered for the store.

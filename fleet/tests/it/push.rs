@@ -157,6 +157,26 @@ fn a_store_that_is_away_is_to_be_tried_again_and_a_mistake_is_not() {
 }
 
 #[test]
+fn a_record_that_a_session_is_writing_is_left_for_the_next_push() {
+    let folder = temp_dir("fleet");
+    let world = World::new(Kind::Normal, 1, 3, 1);
+    let whole = record(&world.session(0, 0, 0, &[]));
+    let spool = folder.path().join("spool");
+    fs::create_dir(&spool).unwrap();
+    let without_end =
+        &whole[..whole.len() - whole.split_inclusive(|byte| *byte == b'\n').last().unwrap().len()];
+    fs::write(spool.join("plan-n1-b007-0.jsonl"), without_end).unwrap();
+    let lock = fs::File::create(spool.join("plan-n1-b007.lock")).unwrap();
+    lock.lock().unwrap();
+    let store = folder.path().join("store");
+    let push = || ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 0);
+    assert!(push().contains("0 new, 0 there already, 1 still being written"));
+    // Killed: what there is of it is a smaller record.
+    drop(lock);
+    assert!(push().contains("1 new, 0 there already"));
+}
+
+#[test]
 fn parquet_of_a_record_needs_no_store() {
     let folder = temp_dir("fleet");
     let spool = spool(folder.path(), &World::new(Kind::Normal, 1, 4, 1));

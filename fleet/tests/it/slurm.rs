@@ -157,7 +157,7 @@ fn an_array_of_eight_nodes_gives_a_row_or_a_reason_for_every_case_and_measures_w
     // As it is: whole nodes. And tasks of one CPU each, for which there is no placement on two.
     let kinds: [(&str, &dyn Fn(&str) -> String, usize); 2] = [
         ("whole", &|text| text.to_owned(), cpus),
-        ("one-cpu", &|text| text.replace("#SBATCH --exclusive\n", "#SBATCH --spread-job\n"), 1),
+        ("one-cpu", &|text| text.replace("#SBATCH --exclusive\n", "").replace("-lt 5", "-lt 0"), 1),
     ];
     for (kind, change, allowed) in kinds {
         let store = folder.join(format!("store-{kind}"));
@@ -268,7 +268,7 @@ fn a_job_that_is_preempted_goes_on_where_it_was() {
     let (before, after) = (of(0, "measured"), of(1, "measured"));
     assert!(before.contains(&"roundtrip/mock/1/same-cpu".to_owned()), "{told}");
     assert!(!of(0, "interrupted").is_empty(), "{told}");
-    assert_eq!(of(0, "interrupted"), after, "{told}");
-    assert_eq!(before.len() + after.len(), 4, "{told}");
+    assert!(of(0, "interrupted").iter().all(|case| after.contains(case)), "{told}");
+    assert!(before.iter().all(|case| !after.contains(case)), "{told}");
     assert!(all.iter().any(|row| row["restarts"] == 1), "{told}");
 }
