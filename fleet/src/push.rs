@@ -102,7 +102,7 @@ enum Ended {
 /// Does a session hold the part of the plan that this is an attempt at? `run --plan` locks a file beside its records while it is at work.
 fn is_at_work(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|name| name.to_str()?.rsplit_once('-')).map(|(part, _)| part);
-    let lock = stem.map(|part| path.with_file_name(format!("{part}.lock")));
+    let lock = stem.map(|part| path.with_file_name(format!(".{part}.lock")));
     let file = lock.and_then(|lock| fs::File::open(lock).ok());
     file.is_some_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
 }

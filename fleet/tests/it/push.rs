@@ -166,7 +166,7 @@ fn a_record_that_a_session_is_writing_is_left_for_the_next_push() {
     let without_end =
         &whole[..whole.len() - whole.split_inclusive(|byte| *byte == b'\n').last().unwrap().len()];
     fs::write(spool.join("plan-n1-b007-0.jsonl"), without_end).unwrap();
-    let lock = fs::File::create(spool.join("plan-n1-b007.lock")).unwrap();
+    let lock = fs::File::create(spool.join(".plan-n1-b007.lock")).unwrap();
     lock.lock().unwrap();
     let store = folder.path().join("store");
     let push = || ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 0);
