@@ -13,6 +13,7 @@ use crate::compare_args::{self, CompareArgs, ExitMeaning};
 use crate::explain_args::{self, ExplainArgs, TimelineArgs};
 use crate::labels::Label;
 use crate::output_args::{Answer, OutputWithPage};
+use crate::record_args;
 pub use crate::selection_args::{Effort, KERNEL_SLAB, Selection};
 use crate::values::{self, PageFormat};
 pub use crate::values::{RunFormat, TextOrJson};
@@ -191,6 +192,9 @@ Examples:
     /// Find the commit that changed a noisy figure: says what to measure next, and is told what that came to
     #[command(after_help = bisect_args::AFTER_HELP)]
     Bisect(bisect_args::Bisect),
+    /// Put records where those of all machines are, or into a table
+    #[command(after_help = record_args::AFTER_HELP)]
+    Record(record_args::Record),
     /// Say which symbols and sections of an ELF file grew: two kernels (vmlinux), modules or programs
     #[command(after_help = "\
 Answers what grew in a file. What runs longer, `weighbridge compare` and `weighbridge guest compare` say.

@@ -22,6 +22,7 @@ mod output;
 mod output_args;
 mod plans;
 mod progress;
+mod record_args;
 mod recorder;
 mod redact;
 mod repository;

@@ -25,6 +25,7 @@
 //! | at which size do two costs meet | [`curve`] |
 //! | what are the prices of which costs are made, none negative | [`nnls`] |
 //! | how sure is an estimate made of many | [`resample`] |
+//! | which of many machines differ, and why | [`hosts`] |
 //! | what do a foreign tool's running averages hide | [`cumulative`] |
 //!
 //! The unit of evidence is the run, and between kernels the boot. Samples of one process resemble each other for
@@ -48,6 +49,7 @@ pub mod duet;
 pub mod evidence;
 pub mod fairness;
 pub mod history;
+pub mod hosts;
 pub mod interval;
 pub mod load;
 pub mod nnls;

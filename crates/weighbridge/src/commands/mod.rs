@@ -20,6 +20,7 @@ mod man;
 mod measuring;
 mod plan;
 mod planned;
+mod record;
 mod recording;
 mod report;
 mod run;
@@ -53,6 +54,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Import(args) => import::import(&args),
         Command::Check(args) => check::check(&args),
         Command::Bisect(args) => bisect::bisect(&args),
+        Command::Record(args) => record::record(&args),
         Command::Bloat(args) => bloat::bloat(&args),
         Command::Guest(args) => guest::guest(&args),
         Command::Dbus(args) => dbus::dbus(&args),

@@ -32,6 +32,7 @@ mod own;
 mod plan;
 mod planned;
 mod real;
+mod record;
 mod report;
 mod run;
 mod selection;
