@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formats, lints, documents and tests the bridge. The first time it compiles Zenoh, for minutes: .ci/run calls it only where that was done, or
+# Formats, lints, documents and tests the bridge. The first time it compiles Zenoh, for minutes: .ci/run calls it only
 # where CAUSEWAY_BRIDGE is set.
 set -euo pipefail
 cd "$(dirname "$0")"
