@@ -54,11 +54,20 @@ impl Command {
             Command::Push { url, records, patience } => {
                 let patience = option("--patience", patience.map(|seconds| seconds.to_string().into()));
                 let records = records.iter().map(|path| path.clone().into_os_string());
-                ["push".into()].into_iter().chain(patience).chain(["--".into(), url.clone()]).chain(records).collect()
+                ["push".into()]
+                    .into_iter()
+                    .chain(patience)
+                    .chain(["--".into(), url.clone()])
+                    .chain(records)
+                    .collect()
             }
             Command::Parquet { record, out } => {
                 let out = option("--out", out.clone().map(PathBuf::into_os_string));
-                ["parquet".into()].into_iter().chain(out).chain(["--".into(), record.clone().into()]).collect()
+                ["parquet".into()]
+                    .into_iter()
+                    .chain(out)
+                    .chain(["--".into(), record.clone().into()])
+                    .collect()
             }
         }
     }

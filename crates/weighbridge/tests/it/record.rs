@@ -12,14 +12,18 @@ use crate::PROGRAM;
 fn records_are_handed_to_the_program_that_has_the_libraries_and_its_absence_is_one_clear_sentence() {
     let folder = temp_dir("record");
     let record = |words: &[&str]| {
-        let output = Command::new(PROGRAM).arg("record").args(words).env("PATH", folder.path()).output().unwrap();
+        let output =
+            Command::new(PROGRAM).arg("record").args(words).env("PATH", folder.path()).output().unwrap();
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         (output.status.code(), text)
     };
     let push = ["push", "s3://bucket/x", "spool", "--patience", "3", "a file.jsonl"];
     let (code, said) = record(&push);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.starts_with("error: weighbridge-fleet is neither beside this program nor on PATH"), "{said}");
+    assert!(
+        said.starts_with("error: weighbridge-fleet is neither beside this program nor on PATH"),
+        "{said}"
+    );
     assert_eq!(said.lines().count(), 1, "{said}");
 
     let other = folder.path().join("weighbridge-fleet");

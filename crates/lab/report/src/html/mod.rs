@@ -46,7 +46,8 @@ impl Document {
             let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, escaped(&section.title));
         }
         out.push_str("</ul></nav>\n");
-        let has = |of: fn(&Drawing) -> bool| self.sections.iter().any(|section| has_drawing(&section.blocks, of));
+        let has =
+            |of: fn(&Drawing) -> bool| self.sections.iter().any(|section| has_drawing(&section.blocks, of));
         let (has_charts, has_maps) = (has(needs_script), has(|drawing| matches!(drawing, Drawing::Map(_))));
         if has_charts || has_maps {
             out.push_str(NO_SCRIPT);

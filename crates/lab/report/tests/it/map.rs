@@ -5,9 +5,11 @@ use weighbridge_report::{Block, CellMap, Document, Drawing, Section, Style};
 #[test]
 fn a_picture_of_cells_is_in_the_page_with_its_script_and_takes_little_room() {
     let rows: Vec<String> = (0..2000).map(|row| format!("machine <{row}>")).collect();
-    let map = CellMap { rows, columns: vec!["a".into(), "b".into()], cells: vec![-3; 4000], step: 0.01, full: 15 };
+    let map =
+        CellMap { rows, columns: vec!["a".into(), "b".into()], cells: vec![-3; 4000], step: 0.01, full: 15 };
     let chart = Block::chart("Machines & cases", "How to read it", Drawing::Map(map), None);
-    let page = |blocks| Document { sections: vec![Section::of("Picture", [], blocks)], ..Document::default() };
+    let page =
+        |blocks| Document { sections: vec![Section::of("Picture", [], blocks)], ..Document::default() };
     let with = page(vec![chart.clone()]).html();
     assert!(with.contains("<canvas") && with.contains("figure.map") && with.contains("Machines &amp; cases"));
     assert!(!with.contains("machine <0>"), "names are escaped");

@@ -44,16 +44,23 @@ pub struct Associations {
 
 /// For each case a logarithm of the cost of each machine (not a number where missing), for each setting the machines that have it, and
 /// the class of each machine.
-pub fn associations(cases: &[Vec<f64>], settings: &[Vec<bool>], classes: &[usize], seed: u64) -> Associations {
+pub fn associations(
+    cases: &[Vec<f64>],
+    settings: &[Vec<bool>],
+    classes: &[usize],
+    seed: u64,
+) -> Associations {
     let hosts = classes.len();
     let strata = strata(classes);
-    let compared: Vec<usize> = (0..settings.len()).filter(|setting| is_told(&settings[*setting], &strata)).collect();
+    let compared: Vec<usize> =
+        (0..settings.len()).filter(|setting| is_told(&settings[*setting], &strata)).collect();
     if compared.is_empty() || cases.is_empty() {
         return Associations::default();
     }
     let scores: Vec<Scores> = cases.iter().map(|values| Scores::of(values, &strata)).collect();
     // Machines with the setting, or without where those are fewer; a row of all cases for each machine, for the sake of the cache.
-    let members: Vec<(f64, Vec<usize>)> = compared.iter().map(|setting| smaller_side(&settings[*setting])).collect();
+    let members: Vec<(f64, Vec<usize>)> =
+        compared.iter().map(|setting| smaller_side(&settings[*setting])).collect();
     let table: Vec<f64> = (0..hosts).flat_map(|host| scores.iter().map(move |of| of.of_host[host])).collect();
     let spread: Vec<Vec<f64>> = compared
         .iter()
@@ -146,7 +153,8 @@ impl Scores {
         let squares = strata
             .iter()
             .map(|stratum| {
-                let known: Vec<usize> = stratum.iter().copied().filter(|host| values[*host].is_finite()).collect();
+                let known: Vec<usize> =
+                    stratum.iter().copied().filter(|host| values[*host].is_finite()).collect();
                 let ranks = midranks(&known.iter().map(|host| values[*host]).collect::<Vec<_>>());
                 let middle = (known.len() as f64 + 1.0) / 2.0;
                 // Classes of different sizes count by their machines, not by their ranks.
@@ -161,7 +169,8 @@ impl Scores {
     /// Deviation of the sum over the machines that have the setting when machines of a class exchange it.
     fn spread(&self, setting: &[bool], strata: &[Vec<usize>]) -> f64 {
         let of_stratum = |(stratum, squares): (&Vec<usize>, &f64)| {
-            let (n, with) = (stratum.len() as f64, stratum.iter().filter(|host| setting[**host]).count() as f64);
+            let (n, with) =
+                (stratum.len() as f64, stratum.iter().filter(|host| setting[**host]).count() as f64);
             with * (n - with) / (n * (n - 1.0)) * squares
         };
         strata.iter().zip(&self.squares).map(of_stratum).sum::<f64>().sqrt()

@@ -37,7 +37,8 @@ pub fn two_bands(effects: &[f64], margin: f64) -> Option<[Band; 2]> {
         return None;
     }
     let starts = [(0.1, 0.6), (0.25, 0.75), (0.4, 0.9)];
-    let fits = starts.map(|(one, other)| fitted(&inside, [quantile(&inside, one), quantile(&inside, other)], whole));
+    let fits =
+        starts.map(|(one, other)| fitted(&inside, [quantile(&inside, one), quantile(&inside, other)], whole));
     let (bands, likelihood) = fits.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let of_one: f64 = inside.iter().map(|effect| ln_normal(*effect, mean(&inside), whole)).sum();
     let gain = 2.0 * (likelihood - of_one) - 3.0 * (inside.len() as f64).ln();
@@ -98,7 +99,10 @@ mod tests {
         let two: Vec<f64> =
             (0..2000).map(|i| if i % 10 < 3 { 0.04 } else { 0.0 } + 0.01 * random.normal()).collect();
         let [lower, upper] = two_bands(&two, 0.03).unwrap();
-        assert!((upper.share - 0.3).abs() < 0.04 && (upper.level - lower.level - 0.04).abs() < 0.004, "{upper:?}");
+        assert!(
+            (upper.share - 0.3).abs() < 0.04 && (upper.level - lower.level - 0.04).abs() < 0.004,
+            "{upper:?}"
+        );
         let chi = |random: &mut Random| (0..4).map(|_| random.normal().powi(2)).sum::<f64>() / 4.0;
         let heavy: Vec<f64> = (0..2000).map(|_| 0.01 * random.normal() / chi(&mut random).sqrt()).collect();
         assert_eq!(two_bands(&heavy, 0.03), None);

@@ -46,7 +46,8 @@ pub fn standing_out(cells: &[Cell], cases: usize, margin: f64, q: f64, most: usi
     for cell in cells.iter().filter(|cell| cell.boots.len() >= 2 && cell.boots[0].abs() <= margin) {
         pairs[cell.case].push(cell.boots[1] - cell.boots[0]);
     }
-    let of_case = |pairs: &Vec<f64>| (pairs.len() >= FEWEST_PAIRS).then(|| (robust_variance(pairs) / 2.0).sqrt());
+    let of_case =
+        |pairs: &Vec<f64>| (pairs.len() >= FEWEST_PAIRS).then(|| (robust_variance(pairs) / 2.0).sqrt());
     let deviations: Vec<Option<f64>> = pairs.iter().map(of_case).collect();
     let mut scatter: Vec<f64> = pairs
         .iter()
@@ -66,14 +67,16 @@ pub fn standing_out(cells: &[Cell], cases: usize, margin: f64, q: f64, most: usi
     // To choose, the scatter of a case over machines will do: it needs no second boot.
     let mut firsts = vec![Vec::new(); cases];
     cells.iter().for_each(|cell| firsts[cell.case].extend(cell.boots.first()));
-    let spread: Vec<f64> = firsts.iter().map(|of| if of.is_empty() { 0.0 } else { robust_variance(of).sqrt() }).collect();
+    let spread: Vec<f64> =
+        firsts.iter().map(|of| if of.is_empty() { 0.0 } else { robust_variance(of).sqrt() }).collect();
     let stands_out = |(index, cell): (usize, &Cell)| {
         let beyond = cell.boots.first()?.abs() - margin;
         (beyond > 0.0 && spread[cell.case] > 0.0).then(|| (index, beyond / spread[cell.case]))
     };
     let mut chosen: Vec<(usize, f64)> = cells.iter().enumerate().filter_map(stands_out).collect();
     chosen.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let (mut again, once): (Vec<_>, Vec<_>) = chosen.iter().partition(|(index, _)| cells[*index].boots.len() >= 2);
+    let (mut again, once): (Vec<_>, Vec<_>) =
+        chosen.iter().partition(|(index, _)| cells[*index].boots.len() >= 2);
     // Chosen by the first boot alone, so that fewer are tested by the other one, of which the tail is known only so far out.
     again.truncate(most);
     let p_of_later = |&(index, _): &(usize, f64)| {
@@ -86,8 +89,11 @@ pub fn standing_out(cells: &[Cell], cases: usize, margin: f64, q: f64, most: usi
     };
     let p_values: Vec<f64> = again.iter().map(p_of_later).collect();
     let sure = benjamini_hochberg(&p_values, q);
-    let found = |(index, score): (usize, f64), is_sure| {
-        Found { cell: index, effect: mean(&cells[index].boots), score, is_sure }
+    let found = |(index, score): (usize, f64), is_sure| Found {
+        cell: index,
+        effect: mean(&cells[index].boots),
+        score,
+        is_sure,
     };
     let confirmed = again.iter().zip(sure).filter(|(_, sure)| *sure).map(|(of, _)| found(*of, true));
     confirmed.chain(once.into_iter().take(most).map(|of| found(of, false))).collect()
@@ -102,10 +108,10 @@ mod tests {
     fn another_boot_decides_and_chance_of_the_first_is_none() {
         let mut random = Random::new(5);
         // Student's t with two degrees of freedom: one in two hundred is beyond fourteen deviations.
-        let mut wild = || 0.01 * random.normal() / ((random.normal().powi(2) + random.normal().powi(2)) / 2.0).sqrt();
-        let mut cells: Vec<Cell> = (0..3000)
-            .map(|host| Cell { host, case: host % 3, boots: vec![wild(), wild()] })
-            .collect();
+        let mut wild =
+            || 0.01 * random.normal() / ((random.normal().powi(2) + random.normal().powi(2)) / 2.0).sqrt();
+        let mut cells: Vec<Cell> =
+            (0..3000).map(|host| Cell { host, case: host % 3, boots: vec![wild(), wild()] }).collect();
         cells.push(Cell { host: 3000, case: 0, boots: vec![0.9, 0.9 + wild()] });
         cells.push(Cell { host: 3001, case: 1, boots: vec![0.9] });
         let found = standing_out(&cells, 3, 0.03, 0.05, 100);

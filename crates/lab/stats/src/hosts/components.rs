@@ -82,7 +82,8 @@ pub fn hosts_for(deviation: f64, margin: f64) -> Option<usize> {
     if deviation == 0.0 {
         return Some(2);
     }
-    let arm = |hosts: usize| two_sided_t(0.05, 2.0 * hosts as f64 - 2.0) * deviation * (2.0 / hosts as f64).sqrt();
+    let arm =
+        |hosts: usize| two_sided_t(0.05, 2.0 * hosts as f64 - 2.0) * deviation * (2.0 / hosts as f64).sqrt();
     let fits = |hosts: usize| arm(hosts) <= margin;
     if !fits(MOST_HOSTS) {
         return None;
@@ -118,8 +119,10 @@ mod tests {
 
     #[test]
     fn components_come_back() {
-        let all: Vec<Components> = (0..40).map(|seed| components(&fleet(60, 2, [0.02, 0.007, 0.01], seed))).collect();
-        let middle = |of: fn(&Components) -> Option<f64>| median(&all.iter().filter_map(of).collect::<Vec<_>>());
+        let all: Vec<Components> =
+            (0..40).map(|seed| components(&fleet(60, 2, [0.02, 0.007, 0.01], seed))).collect();
+        let middle =
+            |of: fn(&Components) -> Option<f64>| median(&all.iter().filter_map(of).collect::<Vec<_>>());
         assert!((middle(|of| of.host) - 0.02).abs() < 0.002, "{}", middle(|of| of.host));
         assert!((middle(|of| of.boot) - 0.007).abs() < 0.001, "{}", middle(|of| of.boot));
         assert_eq!(middle(|of| of.run), 0.01);

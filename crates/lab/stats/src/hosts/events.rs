@@ -30,7 +30,8 @@ pub fn split(history: &[(usize, f64)], margin: f64) -> Option<Split> {
     if n < 2 * SHORTEST {
         return None;
     }
-    let steps: Vec<f64> = history.windows(2).map(|two| (two[1].1 - two[0].1) / std::f64::consts::SQRT_2).collect();
+    let steps: Vec<f64> =
+        history.windows(2).map(|two| (two[1].1 - two[0].1) / std::f64::consts::SQRT_2).collect();
     let deviation = robust_variance(&steps).sqrt();
     let total: f64 = history.iter().map(|(_, level)| level).sum();
     let mut before = 0.0;
@@ -65,7 +66,8 @@ pub fn events(splits: &[Split], days: usize, q: f64) -> Vec<Event> {
     let mut of_day: Vec<(usize, bool)> = splits.iter().map(|split| (split.day, split.change > 0.0)).collect();
     of_day.sort_unstable();
     of_day.dedup();
-    let count = |of: &(usize, bool)| splits.iter().filter(|split| (split.day, split.change > 0.0) == *of).count();
+    let count =
+        |of: &(usize, bool)| splits.iter().filter(|split| (split.day, split.change > 0.0) == *of).count();
     let counts: Vec<usize> = of_day.iter().map(count).collect();
     // What happens on any day, without the days that stand out.
     let mut others = counts.iter().map(|count| *count as f64).collect::<Vec<_>>();
@@ -74,13 +76,19 @@ pub fn events(splits: &[Split], days: usize, q: f64) -> Vec<Event> {
     let p_values: Vec<f64> = counts.iter().map(|count| poisson_at_least(*count, usual)).collect();
     let chosen = benjamini_hochberg(&p_values, q);
     let event = |of: &(usize, bool)| {
-        let splits_of: Vec<usize> =
-            (0..splits.len()).filter(|index| (splits[*index].day, splits[*index].change > 0.0) == *of).collect();
+        let splits_of: Vec<usize> = (0..splits.len())
+            .filter(|index| (splits[*index].day, splits[*index].change > 0.0) == *of)
+            .collect();
         let change = median(&splits_of.iter().map(|index| splits[*index].change).collect::<Vec<_>>());
         Event { day: of.0, splits: splits_of, change }
     };
     let is_event = |(count, chosen): (&usize, &bool)| *chosen && *count >= FEWEST_HOSTS;
-    of_day.iter().zip(counts.iter().zip(&chosen)).filter(|(_, of)| is_event(*of)).map(|(of, _)| event(of)).collect()
+    of_day
+        .iter()
+        .zip(counts.iter().zip(&chosen))
+        .filter(|(_, of)| is_event(*of))
+        .map(|(of, _)| event(of))
+        .collect()
 }
 
 /// P(N ≥ count) where N has this mean.
@@ -107,8 +115,7 @@ mod tests {
             let step = |day| if from.is_some_and(|from| day >= from) { 0.05 } else { 0.0 };
             (0..20).map(|day| (day, step(day) + 0.007 * random.normal())).collect()
         };
-        let all: Vec<Vec<(usize, f64)>> =
-            (0..100).map(|host| history((host < 30).then_some(12))).collect();
+        let all: Vec<Vec<(usize, f64)>> = (0..100).map(|host| history((host < 30).then_some(12))).collect();
         let splits: Vec<Split> = all.iter().filter_map(|history| split(history, 0.03)).collect();
         assert_eq!(splits.len(), 30, "{splits:?}");
         let events = events(&splits, 20, 0.05);

@@ -24,14 +24,19 @@ pub struct Difference {
 impl Difference {
     /// Interval of the ratio.
     pub fn interval(&self, confidence: f64) -> Interval {
-        let arm = if self.error > 0.0 { two_sided_t(1.0 - confidence, self.freedom) * self.error } else { 0.0 };
+        let arm =
+            if self.error > 0.0 { two_sided_t(1.0 - confidence, self.freedom) * self.error } else { 0.0 };
         Interval { low: (self.log_ratio - arm).exp(), high: (self.log_ratio + arm).exp(), confidence }
     }
 
     /// Two-sided p value of a difference by at most `margin`, a logarithm.
     pub fn beyond(&self, margin: f64) -> f64 {
         let tail = |distance: f64| {
-            let half = if self.error > 0.0 { two_sided_student_p(distance / self.error, self.freedom) / 2.0 } else { 0.0 };
+            let half = if self.error > 0.0 {
+                two_sided_student_p(distance / self.error, self.freedom) / 2.0
+            } else {
+                0.0
+            };
             if distance < 0.0 { 1.0 - half } else { half }
         };
         let size = self.log_ratio.abs();
@@ -40,7 +45,11 @@ impl Difference {
 
     /// Two-sided p value of no difference.
     pub fn p(&self) -> f64 {
-        if self.log_ratio == 0.0 { 1.0 } else { two_sided_student_p(self.log_ratio / self.error, self.freedom) }
+        if self.log_ratio == 0.0 {
+            1.0
+        } else {
+            two_sided_student_p(self.log_ratio / self.error, self.freedom)
+        }
     }
 }
 
@@ -48,7 +57,8 @@ impl Difference {
 pub fn welch(baseline: &[f64], candidate: &[f64]) -> Option<Difference> {
     let [one, other] = [Side::of(baseline)?, Side::of(candidate)?];
     let variance = one.variance + other.variance;
-    let freedom = variance.powi(2) / (one.variance.powi(2) / one.freedom + other.variance.powi(2) / other.freedom);
+    let freedom =
+        variance.powi(2) / (one.variance.powi(2) / one.freedom + other.variance.powi(2) / other.freedom);
     let freedom = if freedom.is_finite() { freedom } else { one.freedom + other.freedom };
     Some(Difference { log_ratio: other.middle - one.middle, error: variance.sqrt(), freedom })
 }

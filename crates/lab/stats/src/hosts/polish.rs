@@ -70,7 +70,9 @@ pub fn polish(grid: &Grid) -> Polished {
         for (row, effect) in of_rows.iter_mut().enumerate() {
             let median = known_median(left.row(row).iter().copied(), &mut space);
             *effect += median.unwrap_or(f64::NAN);
-            left.values[row * columns..][..columns].iter_mut().for_each(|value| *value -= median.unwrap_or(0.0));
+            left.values[row * columns..][..columns]
+                .iter_mut()
+                .for_each(|value| *value -= median.unwrap_or(0.0));
         }
     }
     let level = known_median(of_rows.iter().copied(), &mut space).unwrap_or(0.0);
