@@ -26,7 +26,7 @@ impl State {
     /// The offers of those whose format counts.
     fn member_offers(&self) -> impl Iterator<Item = Offer> + '_ {
         let members = self.connections.iter().filter(|connection| match connection.role {
-            Role::Client | Role::Mapper { .. } | Role::Pool { .. } => false,
+            Role::Client | Role::Mapper { .. } | Role::Pool { .. } | Role::Claimant { .. } => false,
             Role::Publisher { .. } | Role::LatePublisher { .. } | Role::Subscriber { .. } => true,
             Role::Waiting | Role::Joining { .. } => true,
         });
