@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Makes what people install without a toolchain, from this checkout:
 #
-#   dist/build.sh [-o FOLDER] [PART...]         crates static deb oci sbom; all of them without a PART
+#   dist/build.sh [-o FOLDER] [PART...]         crates static deb oci sbom wheels; all of them without a PART
 #   dist/build.sh same [PART...]                makes them twice, in two folders, and says whether they are equal bit by bit
 #
-# FOLDER is target/dist where none is named. A part that needs a tool which is not here says which one, and the others are made; the last line
-# tells what was skipped. Nothing is fetched but packages of the registry and, with rustup, the standard library of a target.
+# FOLDER is target/dist where none is named. ARCHES ("x86_64 aarch64") says for which processors `static` is. A part that needs a tool which is
+# not here says which one, and the others are made; the last line tells what was skipped. Nothing is fetched but packages of the registry and,
+# with rustup, the standard library of a target.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -17,18 +18,25 @@ while [ $# -gt 0 ]; do
     case $1 in
     -o | --out) out=$(realpath -m "${2:?-o needs a folder}") && shift 2 ;;
     same) same=1 && shift ;;
-    crates | static | deb | oci | sbom) parts+=("$1") && shift ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0" && exit ;;
-    *) echo "$0: there is no part \`$1\`; there are crates, static, deb, oci and sbom" >&2 && exit 2 ;;
+    crates | static | deb | oci | sbom | wheels) parts+=("$1") && shift ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit ;;
+    *) echo "$0: there is no part \`$1\`; there are crates, static, deb, oci, sbom and wheels" >&2 && exit 2 ;;
     esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(crates static deb oci sbom)
+if [ ${#parts[@]} -eq 0 ]; then
+    parts=(static deb oci sbom wheels)
+    # What the registry would get is packed sources, the same wherever they are.
+    [ -n "$same" ] || parts=(crates "${parts[@]}")
+fi
 
 # What is built knows no folder and no time but that of the last change.
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y Cargo.lock)
 fi
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+# weighbridge says its commit; the copy that `same` makes has none to ask for.
+commit=${GIT_COMMIT:-$(git describe --always --exclude='*' --abbrev=12 --dirty=+changes 2>/dev/null || true)}
+[ -z "$commit" ] || export GIT_COMMIT=$commit
 umask 022
 registry=${CARGO_HOME:-$HOME/.cargo}
 export CARGO_INCREMENTAL=0 RUSTFLAGS="--remap-path-prefix=$root=/usr/src/weighbridge --remap-path-prefix=$registry=/usr/src/cargo"
@@ -48,9 +56,9 @@ has() {
 packages=(-p weighbridge -p causewayd -p causeway-cli)
 programs=(weighbridge causewayd causeway)
 
-# Programs of a target: build TARGET [PACKAGE...]. Tells their folder.
+# What cargo makes of packages for a target: build TARGET PACKAGE... Tells the folder.
 build() {
-    cargo build --release --locked --target "$1" --target-dir "$target_dir" "${packages[@]}" "${@:2}" >&2
+    cargo build --release --locked --target "$1" --target-dir "$target_dir" "${@:2}" >&2
     echo "$target_dir/$1/release"
 }
 
@@ -104,10 +112,10 @@ crates() {
     cp "$target_dir"/package/*.crate "$out/crates/"
 }
 
-# Programs that need no library of the machine, for two processors. The recorder is not among them: its compression is in C.
+# Programs that need no library of the machine. The recorder is not among them: its compression is in C. Without an ARCH, for two processors.
 static() {
-    local arch triple linker folder stage=$work/static
-    for arch in x86_64 aarch64; do
+    local arch name program triple linker folder stage=$work/static
+    for arch in ${1:-${ARCHES:-x86_64 aarch64}}; do
         triple=$arch-unknown-linux-musl
         if ! [ -e "$(rustc --print sysroot)/lib/rustlib/$triple" ] && ! { has rustup && rustup target add "$triple" >&2; }; then
             skip "static, $arch" "the standard library for $triple is not installed; rustup target add $triple"
@@ -116,17 +124,20 @@ static() {
         # rustc brings a linker and musl; another processor needs no compiler of its own.
         linker="CARGO_TARGET_$(echo "$triple" | tr 'a-z-' 'A-Z_')_LINKER"
         export "$linker=rust-lld"
-        folder=$(build "$triple")
+        folder=$(build "$triple" "${packages[@]}")
         name=causeway-weighbridge-$version-$triple
         rm -rf "${stage:?}/$name" && mkdir -p "$stage/$name"
         for program in "${programs[@]}"; do cp "$folder/$program" "$stage/$name/"; done
         cp LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$stage/$name/"
         archive "$out/$name.tar.gz" "$stage" "$name"
     done
-    if has qemu-aarch64-static || has qemu-aarch64; then
-        local emulator
-        emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64)
-        "$emulator" "$stage/causeway-weighbridge-$version-aarch64-unknown-linux-musl/causeway" --version >&2
+    local emulator
+    if ! [ -e "$stage/causeway-weighbridge-$version-aarch64-unknown-linux-musl" ]; then
+        return
+    elif emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64); then
+        for program in "${programs[@]}"; do
+            "$emulator" "$stage/causeway-weighbridge-$version-aarch64-unknown-linux-musl/$program" --version >&2
+        done
     else
         skip "static, aarch64, a first run" "qemu-aarch64 is not installed (Debian: qemu-user)"
     fi
@@ -171,7 +182,7 @@ Architecture: $arch
 Maintainer: $maintainer
 Section: $section
 Priority: optional
-Installed-Size: $(du -sk --exclude=DEBIAN "$folder" | cut -f 1)
+Installed-Size: $(find "$folder" -path "$folder/DEBIAN" -prune -o -printf '%y %s\n' | awk '{ kib += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print kib }')
 Depends: $needed
 Description: $synopsis
 $(fold -sw 76 <<<"$description" | sed 's/ *$//; s/^/ /')
@@ -185,7 +196,9 @@ deb() {
     has dpkg-deb || { skip deb "dpkg-deb is not installed" && return; }
     maintainer=${DEBFULLNAME:-Weighbridge} && maintainer="$maintainer <${DEBEMAIL:-maintainers@example.invalid}>"
     local folder stage=$work/deb
-    folder=$(build "$(rustc --print host-tuple)" -p causeway-recorder)
+    local triple
+    triple=$(rustc --print host-tuple)
+    folder=$(build "$triple" "${packages[@]}" -p causeway-recorder)
     rm -rf "$stage"
     install -D -t "$stage/causewayd/usr/bin" "$folder/causewayd"
     # The units of a user, which nobody enables for them.
@@ -203,9 +216,13 @@ deb() {
         "Measures what it costs to move messages, wake-ups and memory between processes, and explains each figure by what was counted: context switches, faults, copies, processor time." \
         "$stage/weighbridge"
     if [ -e crates/causeway/c/Makefile ]; then
+        folder=$(build "$triple" -p causeway-c)
         make -s -C crates/causeway/c install DESTDIR="$stage/c" PREFIX=/usr LIBDIR="/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)" \
-            CARGO_TARGET_DIR="$target_dir" >&2
-        mkdir -p "$stage/libcauseway0"
+            ARCHIVE="$folder/libcauseway_c.a" >&2
+        mkdir -p "$stage/libcauseway0/DEBIAN"
+        # How programs that are linked with it find its package, and that the cache of the linker has it at once.
+        echo "libcauseway ${version%.*} libcauseway0 (>= $version)" >"$stage/libcauseway0/DEBIAN/shlibs"
+        echo "activate-noawait ldconfig" >"$stage/libcauseway0/DEBIAN/triggers"
         # The library itself is one package, what a compiler needs the other one.
         archive "$work/library.tar" "$stage/c" $(cd "$stage/c" && find usr -name 'libcauseway.so.*')
         tar --extract --directory "$stage/libcauseway0" --file "$work/library.tar"
@@ -226,7 +243,7 @@ deb() {
 oci() {
     local triple=x86_64-unknown-linux-musl image=$work/oci layer=$work/layer
     local program=$work/static/causeway-weighbridge-$version-$triple/causewayd
-    [ -e "$program" ] || static
+    [ -e "$program" ] || static x86_64
     [ -e "$program" ] || { skip oci "there is no static causewayd" && return; }
     rm -rf "$image" "$layer" && mkdir -p "$image/blobs/sha256" "$layer/usr/bin" "$layer/run/causewayd"
     cp "$program" "$layer/usr/bin/"
@@ -271,9 +288,28 @@ sbom() {
     find crates -name sbom.json -delete
 }
 
+# Wheels for any Python from 3.11 on, and the sources of them. With zig, which has the headers and libraries of several C libraries, they are for
+# old ones and for musl, too.
+wheels() {
+    has maturin || { skip wheels "maturin is not installed (pip install maturin ziglang)" && return; }
+    local built=$work/wheels
+    maturin_of() {
+        (cd bindings/python && CARGO_TARGET_DIR=$root/bindings/python/target/dist maturin "$1" --quiet --out "$built" "${@:2}") >&2
+    }
+    rm -rf "$built"
+    maturin_of sdist
+    if python3 -m ziglang version >/dev/null 2>&1 || has zig; then
+        maturin_of build --release --locked --zig --target x86_64-unknown-linux-gnu --compatibility manylinux_2_28
+        maturin_of build --release --locked --zig --target x86_64-unknown-linux-musl --compatibility musllinux_1_2
+    else
+        maturin_of build --release --locked
+        skip "wheels, manylinux_2_28 and musllinux" "zig is not installed (pip install ziglang); the wheel is for the C library of this machine and newer ones"
+    fi
+    mkdir -p "$out/wheels" && cp "$built"/* "$out/wheels/"
+}
+
 # In a copy elsewhere, with a target folder of its own, for nothing may depend on where it was built.
 if [ -n "$same" ]; then
-    [ ${#parts[@]} -gt 0 ] || parts=(static deb oci sbom)
     twice=$(mktemp -d)
     trap 'rm -rf "$twice"' EXIT
     for folder in first second/deeper; do

@@ -12,7 +12,7 @@ async def main() -> None:
             async for message in subscriber:
                 if message.lost:
                     print(f"{message.lost} messages lost", file=sys.stderr)
-                print(message.topic, message.data.decode(), flush=True)
+                print(message.data.decode(), flush=True)
 
 
 asyncio.run(main())

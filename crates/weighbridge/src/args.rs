@@ -8,13 +8,16 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::advise_args::{self, AdviseArgs};
-use crate::compare_args::{self, CompareArgs};
+use crate::bisect_args;
+use crate::compare_args::{self, CompareArgs, ExitMeaning};
 use crate::explain_args::{self, ExplainArgs, TimelineArgs};
+use crate::labels::Label;
 use crate::output_args::{Answer, OutputWithPage};
+use crate::record_args;
 pub use crate::selection_args::{Effort, KERNEL_SLAB, Selection};
 use crate::values::{self, PageFormat};
 pub use crate::values::{RunFormat, TextOrJson};
-use crate::{Exit, destination, nearest, output};
+use crate::{Exit, destination, nearest, output, redact};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -119,7 +122,17 @@ pub enum Command {
     #[command(after_help = AFTER_RUN_HELP)]
     Run(Box<Run>),
     /// Show which cases `run` would measure, which it would skip and why, and how long that takes
-    #[command(after_help = "Takes the same selection as `weighbridge run`; see `weighbridge run --help`.")]
+    #[command(after_help = "\
+Takes the same selection as `weighbridge run`; see `weighbridge run --help`.
+
+With --format json it is a plan as a file, for many machines: the same words make the same plan, cases that this machine cannot measure are in it \
+too, and each has the seconds that it is expected to take at most.
+
+Examples:
+  weighbridge plan --suite quick
+  weighbridge plan --suite quick --format json > plan.json
+  weighbridge plan --suite quick --format json --shard 2/8 > part.json
+  weighbridge run --plan plan.json --out-dir spool --resume")]
     Plan(Box<Plan>),
     /// Show what can be measured: patterns, mechanisms, axes, placements, suites
     List(List),
@@ -176,6 +189,12 @@ Examples:
     Dbus(crate::dbus_args::Dbus),
     /// Measure in a kernel of your choice, in an emulated machine that counts instructions
     Guest(crate::guest_args::Guest),
+    /// Find the commit that changed a noisy figure: says what to measure next, and is told what that came to
+    #[command(after_help = bisect_args::AFTER_HELP)]
+    Bisect(bisect_args::Bisect),
+    /// Put records where those of all machines are, or into a table
+    #[command(after_help = record_args::AFTER_HELP)]
+    Record(record_args::Record),
     /// Say which symbols and sections of an ELF file grew: two kernels (vmlinux), modules or programs
     #[command(after_help = "\
 Answers what grew in a file. What runs longer, `weighbridge compare` and `weighbridge guest compare` say.
@@ -203,7 +222,12 @@ Examples:
 impl Command {
     /// Does `git bisect run` read the exit code?
     pub fn bisects(&self) -> bool {
-        matches!(self, Command::Compare(args) if args.bisect)
+        matches!(self, Command::Compare(args) if args.bisect || args.exit == Some(ExitMeaning::Bisect))
+    }
+
+    /// Does a scheduler read the exit code?
+    pub fn is_job(&self) -> bool {
+        matches!(self, Command::Run(args) if args.plan.is_some())
     }
 }
 
@@ -238,6 +262,15 @@ pub struct Run {
     /// Show what would be measured; measure and write nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
+    /// Carry out this plan, which `weighbridge plan --format json` wrote: cases, effort and seed are the plan's
+    #[arg(long, value_name = "FILE", requires = "out_dir", help_heading = "A plan", conflicts_with_all = ["globs", "suite", "sizes", "place", "wait", "set", "precision", "budget", "run_time", "interval", "max_runs", "seed", "alone", "no_system_calls", "module", "memory_bandwidth", "timeline", "out", "html"])]
+    pub plan: Option<PathBuf>,
+    /// The folder for records of plans, made where it does not exist: a new one for each attempt
+    #[arg(long, value_name = "DIR", requires = "plan", help_heading = "A plan")]
+    pub out_dir: Option<PathBuf>,
+    /// Leave out cases that an earlier attempt in that folder finished, by this program on this machine since it was booted
+    #[arg(long, requires = "plan", help_heading = "A plan")]
+    pub resume: bool,
 }
 
 #[derive(Debug, Args)]
@@ -246,6 +279,21 @@ pub struct Plan {
     pub selection: Selection,
     #[command(flatten)]
     pub effort: Effort,
+    /// What standard output shows: what this machine would measure, or a plan that any machine carries out with `weighbridge run --plan`
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text, help_heading = "Output")]
+    pub format: TextOrJson,
+    /// Of the plan in JSON only this part, as in 2/8: parts are disjoint and together the plan, and cases of one hub are in one of them
+    #[arg(long, value_name = "I/N", value_parser = values::shard, help_heading = "Output")]
+    pub shard: Option<values::Shard>,
+    /// Seed of the order of runs, of a plan in JSON [default: one that follows from the plan]
+    #[arg(long, value_name = "N", help_heading = "Precision and time")]
+    pub seed: Option<u64>,
+    /// Measure every case alone, and not in turns with a hub, of a plan in JSON
+    #[arg(long, help_heading = "Precision and time")]
+    pub alone: bool,
+    /// Count no system calls, of a plan in JSON
+    #[arg(long, help_heading = "Precision and time")]
+    pub no_system_calls: bool,
 }
 
 #[derive(Debug, Args)]
@@ -432,15 +480,22 @@ fn nearest_command(typed: &str) -> Option<String> {
     nearest::words(typed, &known).into_iter().next()
 }
 
+/// Does `git bisect run` read the exit code of what was typed, whether it can be understood or not?
+pub fn typed_for_bisection() -> bool {
+    let typed = typed();
+    let is_pair = |pair: &[String]| pair[0] == "--exit" && pair[1] == "bisect";
+    typed.iter().any(|word| word == "--bisect" || word == "--exit=bisect") || typed.windows(2).any(is_pair)
+}
+
 /// The command line as a whole, for completions and manual pages.
 pub fn command() -> clap::Command {
     Typed::command()
 }
 
-/// The command line as it was typed, the program by its name alone.
+/// The command line as it was typed, the program by its name alone and without credentials.
 pub fn typed() -> Vec<String> {
     let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-    std::iter::once(env!("CARGO_PKG_NAME").to_owned()).chain(arguments).collect()
+    redact::words(std::iter::once(env!("CARGO_PKG_NAME").to_owned()).chain(arguments))
 }
 
 /// The commit that the program was built from, where that was known.
@@ -456,6 +511,26 @@ impl Command {
             Command::Explain(args) => &args.selection.target,
             Command::List(args) => &args.target,
             Command::Advise(args) => &args.target,
+            _ => &[],
+        }
+    }
+}
+
+impl Command {
+    /// What the user says of the session.
+    pub fn labels(&self) -> &[Label] {
+        use crate::guest_args::Command as Guest;
+        match self {
+            Command::Run(args) => &args.output.of.label,
+            Command::Compare(args) => &args.output.of.label,
+            Command::Explain(args) => &args.how.output.of.label,
+            Command::Guest(args) => match &args.command {
+                Guest::Run(args) => &args.output.label,
+                Guest::Compare(args) => &args.output.label,
+                Guest::Explain(args) => &args.output.label,
+                Guest::Suite(args) => &args.output.label,
+                Guest::Bisect(_) | Guest::Doctor => &[],
+            },
             _ => &[],
         }
     }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::output_args::OutputWithPage;
 use crate::selection_args::Selection;
@@ -40,6 +40,13 @@ Examples:
   weighbridge compare --b env:MALLOC_ARENA_MAX=1 solo/malloc-free
   weighbridge compare before-*.jsonl --with after-*.jsonl --format markdown
   weighbridge compare --a ./old --b ./new 'roundtrip/*/64/*' --budget 3m --format junit > results.xml";
+
+/// Who reads an exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExitMeaning {
+    /// `git bisect run`
+    Bisect,
+}
 
 #[derive(Debug, Args)]
 pub struct CompareArgs {
@@ -84,6 +91,15 @@ pub struct CompareArgs {
     /// End as `git bisect run` expects: 0 good, 1 regressed, 125 no verdict about this commit, 128 a mistake, which ends the bisection
     #[arg(long, conflicts_with = "strict", help_heading = "Precision and time")]
     pub bisect: bool,
+    /// Who reads the exit code; `--exit bisect` is another word for --bisect
+    #[arg(
+        long,
+        value_enum,
+        value_name = "READER",
+        conflicts_with = "strict",
+        help_heading = "Precision and time"
+    )]
+    pub exit: Option<ExitMeaning>,
     /// Seed of the order of sets [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use weighbridge_guest::qemu::Accel;
 
 use crate::output_args::Output;
-use crate::values::{self, CompareFormat, RunFormat};
+use crate::values::{self, CompareFormat, RunFormat, TextOrJson};
 
 #[derive(Debug, Args)]
 pub struct Guest {
@@ -84,6 +84,22 @@ Examples:
   weighbridge guest suite slab --kernel deb:linux-image-6.1.0-56-amd64 --module kernel
   weighbridge guest suite net --kernel deb:linux-image-6.1.0-56-amd64")]
     Suite(Box<Suite>),
+    /// Find the commit of a kernel that changed a case, by git bisect with exact counts, and the function in which
+    #[command(after_help = "\
+Builds and boots both ends, then what git bisect chooses, then the commit that it found and its parent once more, by function. Instructions \
+repeat to 0.1 %, so a step of 0.5 % takes one boot of each commit. A commit that does not build or boot, or gives no answer within --timeout, is skipped; \
+where skipped ones hide the commit, all that it may be are named. For noisy times there is `weighbridge bisect`.
+
+The command of --build runs in the repository with sh; the kernel is then what --kernel names there. The repository must have no changes; afterwards \
+it is as it was.
+
+Exit code: 0 the commit is named, 2 a mistake, 3 an end does not build or boot, or something else failed, 4 the ends do not differ, no single commit \
+explains the difference, or skipped ones hide it, 130 interrupted.
+
+Examples:
+  weighbridge guest bisect --good v6.11 --bad v6.12 --build 'make -j8 bzImage' roundtrip/pipe/1/same-cpu
+  weighbridge guest bisect --good HEAD~200 --bad HEAD --build ./build.sh --kernel out/bzImage solo/getppid/0/same-cpu --format json")]
+    Bisect(Box<Bisect>),
     /// Say what guests need and what of it is missing here, with the package that has it
     Doctor,
 }
@@ -236,6 +252,55 @@ pub struct Explain {
     pub html: Option<PathBuf>,
     #[command(flatten)]
     pub output: Output<RunFormat>,
+}
+
+#[derive(Debug, Args)]
+pub struct Bisect {
+    /// The case, by its whole id
+    #[arg(value_name = "CASE")]
+    pub case: String,
+    /// A commit before the change
+    #[arg(long, value_name = "REF", help_heading = "What is searched")]
+    pub good: String,
+    /// A commit after it
+    #[arg(long, value_name = "REF", help_heading = "What is searched")]
+    pub bad: String,
+    /// Builds a commit, in the repository and with sh; a commit for which it fails is skipped
+    #[arg(long, value_name = "CMD", help_heading = "What is searched")]
+    pub build: String,
+    /// The repository
+    #[arg(long, value_name = "DIR", default_value = ".", help_heading = "What is searched")]
+    pub repository: PathBuf,
+    /// The kernel that a build leaves, below the repository: a bzImage or a folder
+    #[arg(long, value_name = "PATH", default_value = ".", help_heading = "The machine")]
+    pub kernel: PathBuf,
+    /// Added to the kernel's command line
+    #[arg(
+        long,
+        value_name = "PARAMETERS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        help_heading = "The machine"
+    )]
+    pub append: String,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Time for one build; one that takes longer is ended, and its commit is skipped
+    #[arg(long, value_name = "TIME", default_value = "2h", value_parser = values::duration, help_heading = "Precision and time")]
+    pub build_timeout: Duration,
+    /// Counts that differ by no more than this share are the same
+    #[arg(long, value_name = "SHARE", default_value = "0.2%", value_parser = values::precision, help_heading = "Precision and time")]
+    pub margin: f64,
+    /// Runs of the case in each boot
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=40), help_heading = "Precision and time")]
+    pub runs: u16,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text, help_heading = "Output")]
+    pub format: TextOrJson,
+    /// Write only warnings to standard error, no progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 
 mod advise_args;
 mod args;
+mod bisect_args;
 mod check;
 mod commands;
 mod compare_args;
@@ -14,11 +15,17 @@ mod destination;
 mod explain_args;
 mod guest_args;
 mod harness;
+mod identity;
+mod labels;
 mod nearest;
 mod output;
 mod output_args;
+mod plans;
 mod progress;
+mod record_args;
 mod recorder;
+mod redact;
+mod repository;
 mod scope;
 mod select;
 mod selection_args;
@@ -52,6 +59,8 @@ pub enum Exit {
     Failed = 3,
     /// There is no verdict: the control moved, a law of the record is broken, or a case is inconclusive where that was to be an error.
     Undecided = 4,
+    /// For who starts the program again: another time it may work.
+    Later = 75,
     /// For `git bisect run`: nothing can be said of this commit.
     Skipped = 125,
     /// For `git bisect run`: no commit can be judged this way.
@@ -66,7 +75,16 @@ impl Exit {
         match self {
             Exit::Fine | Exit::Outside | Exit::Interrupted => self,
             Exit::Mistaken | Exit::Unjudged => Exit::Unjudged,
-            Exit::Failed | Exit::Undecided | Exit::Skipped => Exit::Skipped,
+            Exit::Failed | Exit::Undecided | Exit::Later | Exit::Skipped => Exit::Skipped,
+        }
+    }
+
+    /// As a scheduler reads it, which starts a job again or gives it up: of a plan, what was typed wrongly never works, and whatever else went
+    /// wrong may go well another time.
+    pub fn of_job(self) -> Exit {
+        match self {
+            Exit::Fine | Exit::Mistaken | Exit::Interrupted => self,
+            _ => Exit::Later,
         }
     }
 }
@@ -127,11 +145,19 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
-    let (bisects, exit) = match args::parse() {
-        Ok(command) => (command.bisects(), told(commands::execute(command))),
-        Err(exit) => (args::typed().iter().any(|word| word == "--bisect"), exit),
+    let exit = match args::parse() {
+        Ok(command) => {
+            let read_as = match (command.bisects(), command.is_job()) {
+                (true, _) => Exit::of_bisection,
+                (_, true) => Exit::of_job,
+                _ => |exit| exit,
+            };
+            read_as(told(commands::execute(command)))
+        }
+        Err(exit) if args::typed_for_bisection() => exit.of_bisection(),
+        Err(exit) => exit,
     };
-    ExitCode::from(if bisects { exit.of_bisection() } else { exit } as u8)
+    ExitCode::from(exit as u8)
 }
 
 fn ended(ended: Result<Exit, Failure>) -> ExitCode {

@@ -7,6 +7,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
 use crate::destination::{cannot_create, write_new};
+use crate::labels::{self, Label};
 use crate::values::{self, Page};
 use crate::{Failure, output};
 
@@ -23,6 +24,9 @@ pub struct Output<F: ValueEnum + Send + Sync + 'static> {
     /// Write only warnings to standard error, no progress
     #[arg(long, short, env = "WEIGHBRIDGE_QUIET", value_parser = FalseyValueParser::new())]
     pub quiet: bool,
+    /// Say this of the session in its record, as in rack=r7; several, or with commas. Labels are public. `machine` names the machine, `campaign` what the session is part of
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = labels::parse, env = "WEIGHBRIDGE_LABEL", hide_env_values = true)]
+    pub label: Vec<Label>,
 }
 
 /// The same with a page.

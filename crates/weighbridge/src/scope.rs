@@ -48,12 +48,6 @@ pub struct Scope {
 impl Scope {
     /// Works out what the command line means here. `host` learns which CPUs may be measured on.
     pub fn new(selection: &Selection, effort: &Effort, host: &mut Host) -> Result<Scope, Failure> {
-        if selection.suite.as_deref() == Some(KERNEL_SLAB) {
-            return Err(Failure::mistake(format!(
-                "the suite {KERNEL_SLAB} has no cases of the laboratory; `weighbridge run --suite {KERNEL_SLAB} --module kernel --dry-run` \
-                 lists its tests"
-            )));
-        }
         let (selected, suite) = select(selection, host)?;
         let (mut cases, skipped) = prepared(&selected, host)?;
         let missing = harness::missing(&cases, host);
@@ -106,19 +100,10 @@ impl Scope {
     /// Shortens runs where the budget is less than half of what the suite has for so many cases, or less than a first look at each case takes:
     /// each row is measured before any is measured well.
     fn shorten(&mut self) {
-        let (cases, budget_s) = (self.cases.len().max(1) as f64, self.budget.as_secs_f64());
-        let looks = plan::estimate(self.cases.len(), self.timing, Duration::MAX, self.max_runs.min(LOOKS[0]));
-        let usual = self.suite.budget.as_secs_f64() / self.suite.cases(&Changes::default()).len() as f64;
-        let of_usual = if self.is_of_suite { budget_s / (usual * cases) } else { 1.0 };
-        let share = of_usual.min(budget_s / looks.least.as_secs_f64().max(f64::MIN_POSITIVE));
-        if share >= SHORT {
-            return;
-        }
-        let share = share.max(SHORTEST);
-        let Timing { sample_ns, run_ns, .. } = self.timing;
-        let shorter = |ns: u64| (ns as f64 * share) as u64;
-        self.timing = Timing { sample_ns: shorter(sample_ns), run_ns: shorter(run_ns), ..self.timing };
-        self.shortened = Some(share);
+        let of_suite = self.is_of_suite.then_some(self.suite);
+        let short = short(self.timing, self.budget, self.max_runs, self.cases.len(), of_suite);
+        let Some((share, timing)) = short else { return };
+        (self.timing, self.shortened) = (timing, Some(share));
         self.notes.push(format!(
             "the budget of {} is short: runs have {:.0} % of their usual length, small payloads come first, and system calls are not counted",
             spoken(self.budget),
@@ -130,14 +115,7 @@ impl Scope {
 
     /// Only some patterns have intervals that follow each other without a gap.
     fn check_intervals(&self) -> Result<(), Failure> {
-        let has_none = |case: &&Prepared| !["fan-in", "stream"].contains(&case.params.id.pattern.as_str());
-        match self.cases.iter().skip(self.harness).find(has_none) {
-            None => Ok(()),
-            Some(case) => Err(Failure::mistake(format!(
-                "--run-time and --interval are for fan-in and streams, which are measured in intervals; {} is measured in operations",
-                case.params.id
-            ))),
-        }
+        check_intervals(self.cases.iter().skip(self.harness).map(|case| &case.params.id))
     }
 
     fn check_budget(&mut self) -> Result<(), Failure> {
@@ -188,19 +166,51 @@ impl Scope {
     }
 }
 
+/// The share of their usual length that runs of so many cases have where the budget is short, with the timing that they have then.
+pub fn short(
+    timing: Timing,
+    budget: Duration,
+    max_runs: usize,
+    cases: usize,
+    of_suite: Option<&Suite>,
+) -> Option<(f64, Timing)> {
+    let budget_s = budget.as_secs_f64();
+    let looks = plan::estimate(cases, timing, Duration::MAX, max_runs.min(LOOKS[0]));
+    let usual = |suite: &Suite| suite.budget.as_secs_f64() / suite.cases(&Changes::default()).len() as f64;
+    let of_usual = of_suite.map_or(1.0, |suite| budget_s / (usual(suite) * cases.max(1) as f64));
+    let share = of_usual.min(budget_s / looks.least.as_secs_f64().max(f64::MIN_POSITIVE));
+    if share >= SHORT {
+        return None;
+    }
+    let share = share.max(SHORTEST);
+    let Timing { sample_ns, run_ns, .. } = timing;
+    let shorter = |ns: u64| (ns as f64 * share) as u64;
+    Some((share, Timing { sample_ns: shorter(sample_ns), run_ns: shorter(run_ns), ..timing }))
+}
+
 /// A budget below this share of the usual one shortens runs.
 const SHORT: f64 = 0.5;
 /// Runs are not shortened further: batches of fewer operations would measure the clock.
 const SHORTEST: f64 = 0.05;
 
+/// Refuses intervals for cases that are measured in operations.
+pub fn check_intervals<'a>(mut cases: impl Iterator<Item = &'a CaseId>) -> Result<(), Failure> {
+    match cases.find(|case| !["fan-in", "stream"].contains(&case.pattern.as_str())) {
+        None => Ok(()),
+        Some(case) => Err(Failure::mistake(format!(
+            "--run-time and --interval are for fan-in and streams, which are measured in intervals; {case} is measured in operations"
+        ))),
+    }
+}
+
 /// What a case keeps in memory, about.
-fn memory_bytes(id: &CaseId) -> u64 {
+pub fn memory_bytes(id: &CaseId) -> u64 {
     let of_axis = |axis: &str| id.axes.get(axis).and_then(|value| value.parse::<u64>().ok()).unwrap_or(1);
     id.payload_bytes.saturating_mul(of_axis("roles")).max(of_axis("working-set"))
 }
 
 /// Length and number of samples: those of the suite, or those that were asked for.
-fn timing(suite: &Suite, effort: &Effort) -> Result<Timing, Failure> {
+pub fn timing(suite: &Suite, effort: &Effort) -> Result<Timing, Failure> {
     let Effort { run_time, interval, .. } = effort;
     if run_time.is_none() && interval.is_none() {
         return Ok(suite.timing);
@@ -221,7 +231,7 @@ fn timing(suite: &Suite, effort: &Effort) -> Result<Timing, Failure> {
 }
 
 /// The suite whose rows another tool names so, where no other is asked for.
-fn named_suite(selection: &Selection) -> Option<&'static Suite> {
+pub fn named_suite(selection: &Selection) -> Option<&'static Suite> {
     if selection.suite.is_some() {
         return None;
     }
@@ -232,8 +242,7 @@ fn named_suite(selection: &Selection) -> Option<&'static Suite> {
 /// `host` learns which CPUs may be measured on.
 pub fn select(selection: &Selection, host: &mut Host) -> Result<(Selected, &'static Suite), Failure> {
     choose_cpus(selection, host)?;
-    let suite = selection.suite.as_deref().and_then(Suite::find);
-    let selected = select::select(&selection.globs, suite, &changes(selection)?)?;
+    let (selected, suite) = select_anywhere(selection)?;
     let info = rustix::system::sysinfo();
     let memory_bytes = (info.totalram as u64).saturating_mul(info.mem_unit.into());
     if let Some(id) = selected.ids().find(|id| id.payload_bytes > memory_bytes / 8) {
@@ -244,7 +253,24 @@ pub fn select(selection: &Selection, host: &mut Host) -> Result<(Selected, &'sta
             memory_bytes >> 23
         )));
     }
+    Ok((selected, suite))
+}
+
+/// The same, whatever this machine is.
+pub fn select_anywhere(selection: &Selection) -> Result<(Selected, &'static Suite), Failure> {
+    if selection.suite.as_deref() == Some(KERNEL_SLAB) {
+        return Err(no_cases_of_kernel());
+    }
+    let suite = selection.suite.as_deref().and_then(Suite::find);
+    let selected = select::select(&selection.globs, suite, &changes(selection)?)?;
     Ok((selected, suite.or_else(|| named_suite(selection)).unwrap_or_else(Suite::first)))
+}
+
+fn no_cases_of_kernel() -> Failure {
+    Failure::mistake(format!(
+        "the suite {KERNEL_SLAB} has no cases of the laboratory; `weighbridge run --suite {KERNEL_SLAB} --module kernel --dry-run` \
+         lists its tests"
+    ))
 }
 
 /// Those of the cases that can run here, and why the others cannot.
@@ -260,7 +286,8 @@ pub fn prepared(selected: &Selected, host: &Host) -> Result<(Vec<Prepared>, Vec<
     Ok((cases, skipped))
 }
 
-fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
+/// Takes the CPUs that were asked for, or refuses them.
+pub fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
     let Some(cpus) = selection.cpus.as_ref().filter(|cpus| !cpus.0.is_empty()) else { return Ok(()) };
     if let Some(why) = &host.pin_refused {
         return Err(Failure::mistake(format!(
@@ -313,6 +340,7 @@ mod tests {
             seed: 1,
             settings: BTreeMap::from([("suite".to_owned(), suite.name.to_owned())]),
             machine: Machine::default(),
+            ..Header::default()
         };
         let series = [("alloc_ns", 60.0), ("free_ns", 40.0), ("switches_per_message", 12.0)];
         let lines = cases.iter().flat_map(|id| {

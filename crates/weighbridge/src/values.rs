@@ -169,6 +169,25 @@ pub fn units(text: &str) -> Result<RangeInclusive<usize>, String> {
     }
 }
 
+/// A part of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which, from 1.
+    pub index: u32,
+    /// Of how many.
+    pub count: u32,
+}
+
+/// `2/8`.
+pub fn shard(text: &str) -> Result<Shard, String> {
+    const MOST: u32 = 100_000;
+    let parts = text.split_once('/').and_then(|(of, all)| Some((of.parse().ok()?, all.parse().ok()?)));
+    match parts {
+        Some((index, count)) if 1 <= index && index <= count && count <= MOST => Ok(Shard { index, count }),
+        _ => Err(format!("`{text}` is no part of a plan; write which of how many, from 1, as in 2/8")),
+    }
+}
+
 /// A time that is more than none: `90s`, `2m`, `1h30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let time = duration::parse(text, None)?;
@@ -341,6 +360,7 @@ mod tests {
             &["touch", "=all", "touch=", "touch=a,,b", "touch=a=b", "touch=a/b"],
         );
         check(units, "number of sets", &["0..4", "9..8", "12..1001"]);
+        check(shard, "as in 2/8", &["", "2", "0/4", "5/4", "1/0", "-1/2", "1/2/3"]);
     }
 
     #[test]

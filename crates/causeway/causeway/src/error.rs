@@ -134,6 +134,7 @@ refusals! {
     OtherFormat = 17: "it has no format in common with this program; install releases on both sides that follow each other";
     FormatFixed = 18: "the group cannot change its format, because its publishers are in other processes that were not prepared for \
         another log; create it with GroupOptions::late_publishers, or with the format that it is to have";
+    Claimed = 19: "another process has claimed this role in the group, which one process has at a time; end that one first";
 }
 
 impl Error {

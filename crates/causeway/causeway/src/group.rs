@@ -1,6 +1,6 @@
 //! A group: one log, its publishers and its subscribers.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use causeway_os::handshake::Offer;
 use causeway_os::socket::{Credentials, peer_credentials, peer_security_label, seqpacket_pair};
 
+use crate::connection::Membership;
 use crate::error::{Error, Refusal, Result};
 use crate::log::form::{OFFER, check_format};
 use crate::options::{GroupOptions, OverRate, SubscribeOptions};
@@ -281,6 +282,30 @@ impl Group {
         Ok(over_rate)
     }
 
+    /// Claims a role: while the claim lasts, no other process gets the same one. The server keeps it, so it holds in every namespace from
+    /// which the group can be joined, and ends with the process that has it, however that ends. What a role means is between the programs
+    /// that use it; one that passes on what is published here makes sure that only one does.
+    ///
+    /// # Errors
+    /// [`Refusal::Claimed`] if another connection has the role, [`Refusal::Forbidden`] for a process that may not publish here.
+    /// [`Error::NoAnswer`] or [`Error::ServerGone`] without a working server.
+    ///
+    /// ```
+    /// use causeway::{Error, Group, GroupOptions, Refusal};
+    ///
+    /// let group = Group::create("prices", GroupOptions::new())?;
+    /// let claim = group.claim(7)?;
+    /// assert!(matches!(group.claim(7), Err(Error::Refused(Refusal::Claimed))));
+    /// # drop(claim);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn claim(&self, role: u64) -> Result<Claim> {
+        self.with_connection(|socket| {
+            granted(ask(&socket, Request::Claim { role })?, "a claim")?;
+            Ok(Claim { socket: Membership::new(Arc::new(socket)) })
+        })
+    }
+
     /// Gives the group a log of another size: a power of two from 4 KiB to 1 GiB. Publishers go on in the new log, subscribers after
     /// the last message of the old one. No message is lost or repeated, and positions go on.
     ///
@@ -342,6 +367,20 @@ impl Group {
             Connector::Path(path) => connect_to(path),
             Connector::Socket(socket) => ask_for_another(socket),
         }
+    }
+}
+
+/// A role that this process has in a group until this value is dropped; [`Group::claim`] makes one.
+#[derive(Debug)]
+#[must_use = "the claim ends when it is dropped"]
+pub struct Claim {
+    socket: Membership,
+}
+
+/// Readable when the claim has ended, because the server of the group is gone.
+impl AsFd for Claim {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

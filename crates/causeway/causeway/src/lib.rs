@@ -201,7 +201,7 @@ pub use log::{Position, layout::FORMATS};
 pub use typed::{MessageType, TypedMessage, TypedPublisher, TypedSubscriber};
 pub use {
     error::{Error, OsError, Refusal, Result},
-    group::{Group, ServerIdentity},
+    group::{Claim, Group, ServerIdentity},
     large::{
         LargeLoan, LargeMessage, LargePayload, LargePublisher, LargeSubscriber, PoolOptions, PoolReport,
         SealedBuffer, SealedPayload,

@@ -16,6 +16,8 @@ pub struct Message<'a> {
     pub sequence: u32,
     /// The topic that the publisher set; 0 by default.
     pub topic: u32,
+    /// The mark that the publisher set ([`Loan::with_mark`](crate::Loan::with_mark)); 0 by default.
+    pub mark: u64,
     /// Messages of this publisher that this subscriber lost before this one, since the last one of it that it received: its part
     /// of what [`Received::Lost`] counted. `None` if that is not known, because this is the first message of the publisher
     /// after a loss.
@@ -36,6 +38,8 @@ pub struct OwnedMessage {
     pub sequence: u32,
     /// The topic that the publisher set; 0 by default.
     pub topic: u32,
+    /// The mark that the publisher set ([`Loan::with_mark`](crate::Loan::with_mark)); 0 by default.
+    pub mark: u64,
     /// See [`Message::lost_before`].
     pub lost_before: Option<u32>,
 }
@@ -107,14 +111,14 @@ impl<M> Received<M> {
 impl Message<'_> {
     /// The same with another payload.
     pub(crate) fn with<P>(&self, payload: P) -> MessageOf<P> {
-        let Message { bytes: _, position, publisher, sequence, topic, lost_before } = *self;
+        let Message { bytes: _, position, publisher, sequence, topic, mark: _, lost_before } = *self;
         MessageOf { payload, position, publisher, sequence, topic, lost_before }
     }
 
     /// Copies the payload, so that the message can outlive the next call on the subscriber.
     pub fn into_owned(self) -> OwnedMessage {
-        let Message { bytes, position, publisher, sequence, topic, lost_before } = self;
-        OwnedMessage { bytes: bytes.to_vec(), position, publisher, sequence, topic, lost_before }
+        let Message { bytes, position, publisher, sequence, topic, mark, lost_before } = self;
+        OwnedMessage { bytes: bytes.to_vec(), position, publisher, sequence, topic, mark, lost_before }
     }
 }
 

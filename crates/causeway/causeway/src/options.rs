@@ -308,6 +308,7 @@ pub struct SubscribeOptions {
     pub(crate) start: Start,
     pub(crate) timeout: Option<Duration>,
     pub(crate) topics: Option<BTreeSet<u32>>,
+    pub(crate) keep: bool,
     /// The type that its messages must have; 0 for any.
     pub(crate) fingerprint: u64,
 }
@@ -315,7 +316,14 @@ pub struct SubscribeOptions {
 impl SubscribeOptions {
     /// A subscriber with this policy, which receives the next message first.
     pub fn new(policy: Policy) -> SubscribeOptions {
-        SubscribeOptions { policy, start: Start::Next, timeout: None, topics: None, fingerprint: 0 }
+        SubscribeOptions {
+            policy,
+            start: Start::Next,
+            timeout: None,
+            topics: None,
+            keep: false,
+            fingerprint: 0,
+        }
     }
 
     /// Makes the subscriber receive the oldest message first that is still in the log.
@@ -331,6 +339,14 @@ impl SubscribeOptions {
     /// skips the message. A [`Received::Lost`](crate::Received::Lost) counts messages of all topics.
     pub fn topics(mut self, topics: impl IntoIterator<Item = u32>) -> SubscribeOptions {
         self.topics = Some(topics.into_iter().collect());
+        self
+    }
+
+    /// Keeps what is received in the log until [`Subscriber::release`](crate::Subscriber::release), so that it can be read again
+    /// ([`Subscriber::read_again`](crate::Subscriber::read_again)): publishers wait for what is kept as for what is not read, as long
+    /// as the policy says. For a program that passes messages on and may have to do so again. Messages that are read in place are not kept.
+    pub fn keep_received(mut self) -> SubscribeOptions {
+        self.keep = true;
         self
     }
 

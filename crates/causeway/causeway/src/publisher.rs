@@ -441,6 +441,12 @@ impl Loan<'_> {
         self
     }
 
+    /// Sets the mark of the message: a number beside the payload that subscribers see as [`Message::mark`](crate::Message). 0 by
+    /// default. A program that passes on messages of elsewhere says with it where each comes from, to itself above all.
+    pub fn with_mark(self, mark: u64) -> Self {
+        self.with_correlation(mark)
+    }
+
     /// Sets the topic of the message: a number that subscribers see as [`Message::topic`](crate::Message). 0 by default.
     pub fn with_topic(mut self, topic: u32) -> Self {
         self.topic = topic;

@@ -85,6 +85,10 @@ pub enum Request {
     },
     /// The highest format that all have, whatever the creator has asked for.
     Upgrade,
+    /// That no other process has this role while this connection lasts.
+    Claim {
+        role: u64,
+    },
 }
 
 impl Request {
@@ -122,6 +126,7 @@ impl Request {
             Op::Forget => Request::Forget { index: first },
             Op::Payload => Request::Payload { pool: first, index: second },
             Op::Upgrade => Request::Upgrade,
+            Op::Claim => Request::Claim { role: number },
             _ => return None,
         })
     }
@@ -159,6 +164,7 @@ impl From<Request> for Message {
             Request::Forget { index } => Message::new(Op::Forget, &[index]),
             Request::Payload { pool, index } => Message::new(Op::Payload, &[pool, index]),
             Request::Upgrade => Message::new(Op::Upgrade, &[]),
+            Request::Claim { role } => Message::new(Op::Claim, &halves(role)),
         }
     }
 }
@@ -194,6 +200,7 @@ mod tests {
             Request::Forget { index: 2 },
             Request::Payload { pool: 1, index: 2 },
             Request::Upgrade,
+            Request::Claim { role: number },
         ];
         for request in requests {
             assert_eq!(Request::decode(&request.into()), Some(request));

@@ -4,6 +4,7 @@ mod ends;
 mod epoch;
 mod health;
 mod in_place;
+mod keep;
 mod losses;
 mod receive;
 mod references;
@@ -44,6 +45,7 @@ use crate::watch::Watch;
 use crate::wire::{
     ANSWER_TIME, Message, Op, answer, ask, ask_within, check_offer, granted, take_fds_and_wake_page,
 };
+use keep::Kept;
 use losses::Demotion;
 use sequences::Sequences;
 pub(crate) use wait::check_doorbell;
@@ -81,10 +83,12 @@ pub struct Subscriber {
     /// The frame that [`InPlace`] shows.
     frame: Frame,
     /// The next call must look at more than the log: there is a loss to return, this subscriber is disconnected, its policy
-    /// bounds its lag, or it wants some topics only.
+    /// bounds its lag, it wants some topics only, or it keeps what it received.
     needs_care: bool,
     /// The topics that it wants; `None` for all.
     topics: Option<BTreeSet<u32>>,
+    /// What it keeps of what it received; `None` if it keeps nothing.
+    kept: Option<Kept>,
     /// A loss that was detected and not yet returned.
     lost: Option<Loss>,
     demotion: Demotion,
@@ -191,7 +195,8 @@ impl Subscriber {
             empty_polls: 0,
             published_cursor,
             frame: Frame::default(),
-            needs_care: options.policy.lag_bytes_max().is_some() || options.topics.is_some(),
+            needs_care: options.policy.lag_bytes_max().is_some() || options.topics.is_some() || options.keep,
+            kept: options.keep.then(|| Kept::from(published_cursor)),
             topics: options.topics,
             lost: None,
             demotion: Demotion::None,
@@ -223,6 +228,16 @@ impl Subscriber {
     /// The position up to which every message was received or lost.
     pub fn position(&self) -> Position {
         Position(self.reader.position())
+    }
+
+    /// A number that this group has from its creation to its end, drawn at random: another group at the same path has another one.
+    pub fn group_number(&self) -> u64 {
+        self.log.group_number()
+    }
+
+    /// Messages published in the group before [`Subscriber::position`], since the group began; those that were lost count, too.
+    pub fn messages_before(&self) -> u64 {
+        self.reader.messages_before()
     }
 
     /// The log of the group that it reads: the first one has the number 0, and each that follows ([`Group::resize`](crate::Group::resize))

@@ -85,7 +85,7 @@ numbered! {
         Doorbell = 22,
         /// Notice to a publisher's connection for logs: the next one. `[epoch, low half, high half]`
         Log = 23,
-        Pool = 32, Allocate = 33, Forget = 34, Payload = 35, Upgrade = 36,
+        Pool = 32, Allocate = 33, Forget = 34, Payload = 35, Upgrade = 36, Claim = 37,
     }
 }
 
@@ -378,6 +378,7 @@ mod tests {
             (Refusal::Disconnected, "disconnected"),
             (Refusal::OtherFormat, "no format in common"),
             (Refusal::FormatFixed, "the format is fixed"),
+            (Refusal::Claimed, "claimed"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", refusal as u32)));
         assert!(known.iter().map(|(refusal, _)| refusal).eq(Refusal::ALL));

@@ -129,6 +129,15 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<OsString>,
     },
+    /// Carry groups, names, calls and signals to other machines; `bridge demo` shows it on this one
+    ///
+    /// The options are those of the program causeway-bridge, which does it: `causeway-bridge --help` shows them.
+    #[command(after_help = "Examples:\n  causeway bridge demo\n  causeway bridge stat")]
+    Bridge {
+        /// `demo`, `stat`, `tls`, or options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
     /// Say what of this machine or container Causeway lacks, and what to do about each
     Doctor(doctor::DoctorArguments),
     Bus(bus::BusArguments),
@@ -211,6 +220,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Replay { arguments } => {
             return Err(recorder(std::iter::once("replay".into()).chain(arguments)));
         }
+        Command::Bridge { arguments } => return Err(become_program("causeway-bridge", "bridge", arguments)),
         Command::Doctor(arguments) => return doctor::doctor(&arguments),
         Command::Bus(arguments) => return bus::run(arguments),
         Command::Man { command } => help::man(Arguments::command(), &command)?,
@@ -221,7 +231,12 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
 
 /// Becomes causeway-record, which is a program of its own so that this one has no C code. Returns only if that fails.
 fn recorder(arguments: impl IntoIterator<Item = OsString>) -> Failure {
-    let program = match program::find("causeway-record", "crates/causeway/recorder") {
+    become_program("causeway-record", "crates/causeway/recorder", arguments)
+}
+
+/// Becomes another program of this project. Returns only if that fails.
+fn become_program(name: &str, package: &str, arguments: impl IntoIterator<Item = OsString>) -> Failure {
+    let program = match program::find(name, package) {
         Ok(program) => program,
         Err(failure) => return failure,
     };

@@ -151,7 +151,7 @@ pub fn loopback_up() -> Result<()> {
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_MULTICAST) as libc::c_short;
     // SAFETY: the request is initialized, and the kernel only reads it here.
-    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) } < 0 {
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request) } < 0 {
         return Err(Error::last("bring up", "the loopback interface"));
     }
     Ok(())

@@ -97,10 +97,13 @@ pub fn is_beside_a_load<'a>(runs: impl Iterator<Item = &'a Run>) -> bool {
     !pressures.is_empty() && quantile(&pressures, 0.25) > WAITED_MOSTLY
 }
 
-/// Host and CPU: a host with another CPU is another machine, and a clone of an image is one too.
+/// Host and CPU: a host with another CPU is another machine, and a clone of an image is one too. The host by its label, where it has one:
+/// containers have a host name each.
 pub fn machine(header: &Header) -> String {
     let machine = &header.machine;
-    format!("{}, {}", machine.hostname, machine.cpu_model)
+    let label = header.identity.as_ref().filter(|identity| identity.machine_from == "label");
+    let host = label.map_or(&machine.hostname, |identity| &identity.machine);
+    format!("{host}, {}", machine.cpu_model)
 }
 
 /// The range in which the machine was during a session, at the figure of a case: what 90 % of the slices of its hub came to, or the

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::identity::{Identity, Provenance};
+
 /// What was asked of which tool on which machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Header {
@@ -22,6 +24,15 @@ pub struct Header {
     pub settings: BTreeMap<String, String>,
     /// The machine that measured.
     pub machine: Machine,
+    /// Which machine that is among others; absent in imported records and in those from before it was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// What the user said of the session (`--label`). Labels are public: they go wherever the record goes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Where the session came from, where that is known.
+    #[serde(default, skip_serializing_if = "Provenance::is_empty")]
+    pub provenance: Provenance,
 }
 
 /// Name and build of the program that measured.

@@ -12,6 +12,7 @@ mod compare;
 mod contest;
 pub mod coverage;
 pub mod derive;
+pub mod digest;
 pub mod earlier;
 mod explain;
 mod file;
@@ -19,11 +20,14 @@ mod functions;
 mod header;
 pub mod history;
 mod hub;
+mod identity;
 pub mod import;
 mod latency;
 pub mod laws;
 mod line;
 mod observation;
+mod outcome;
+pub mod plan;
 mod property;
 mod ratio;
 mod run;
@@ -40,12 +44,14 @@ pub use file::{Problem, Reading, Writer, kind, read, read_file};
 pub use functions::{FunctionChange, FunctionCount, Functions, FunctionsCompared, StackCount};
 pub use header::{CLOCK_OF_INSTRUCTIONS, Cache, Clock, Cpu, Dram, Header, Machine, Node, Tool};
 pub use hub::{DoubledSlices, Hub, HubMeeting, ToHub};
+pub use identity::{Identity, Provenance};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{End, Line, Skipped};
 pub use observation::{
     CountedBeside, Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart,
     RefusedMeans, SymbolTime, looking_interval, looking_ratio,
 };
+pub use outcome::{Ending, Outcome, outcomes};
 pub use property::{Across, Properties, Property};
 pub use ratio::{Comparison, Crossover, Published, Ratio};
 pub use run::{

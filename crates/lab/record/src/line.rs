@@ -11,6 +11,7 @@ use crate::functions::{Functions, FunctionsCompared};
 use crate::header::Header;
 use crate::hub::Hub;
 use crate::observation::{Difference, Observation, Profile};
+use crate::outcome::Outcome;
 use crate::ratio::{Comparison, Crossover, Published, Ratio};
 use crate::run::{Case, Run};
 use crate::summary::Summary;
@@ -70,6 +71,8 @@ pub enum Line {
     FunctionsCompared(Box<FunctionsCompared>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
+    /// What became of a case that the session meant to measure.
+    Outcome(Outcome),
     /// The last line.
     End(End),
 }

@@ -39,6 +39,23 @@ pub enum Drawing {
     Columns(Columns),
     /// Messages between those who send and receive them, in the order of time.
     Sequence(Vec<Message>),
+    /// Cells in rows and columns.
+    Map(CellMap),
+}
+
+/// Cells in rows and columns, each a number of steps above or below the level of its column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CellMap {
+    /// Names of the rows, from the top.
+    pub rows: Vec<String>,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Row after row; 127 where there is no figure.
+    pub cells: Vec<i8>,
+    /// A step, as a natural logarithm.
+    pub step: f64,
+    /// Steps at which the color is full.
+    pub full: i8,
 }
 
 /// Columns of parts on top of each other, from left to right.

@@ -46,7 +46,7 @@ mod verdicts;
 mod words;
 
 pub use advice::{Advice, Contender, Question, advise};
-pub use chart::{Chart, Columns, Drawing, Kind, Message, Stack};
+pub use chart::{CellMap, Chart, Columns, Drawing, Kind, Message, Stack};
 pub use csv::csv;
 pub use document::{Block, Cell, Column, Document, Item, Rank, Ranking, Section, Table, TopTable};
 pub use history::{Dated, History};

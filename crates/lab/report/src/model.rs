@@ -287,6 +287,8 @@ impl Report {
                 Line::Contest(what) => self.contests.push(Sourced { source, what }),
                 Line::Findings(what) => self.findings.push(Sourced { source, what }),
                 Line::Timeline(what) => self.timelines.push(Sourced { source, what: *what }),
+                // The lines skipped and the summaries say it too.
+                Line::Outcome(_) => {}
                 Line::Skipped(what) => self.skipped.push(Sourced { source, what }),
                 Line::Ratio(what) => self.ratios.push(Sourced { source, what }),
                 Line::Crossover(what) => self.crossovers.push(Sourced { source, what }),

@@ -17,6 +17,7 @@
 //! | which of several is the best, which order is sure | [`contest`] |
 //! | what holds in a whole report | [`discovery`] |
 //! | when did a level change | [`history`] |
+//! | which commit changed a level, what to measure next | [`bisect`] |
 //! | where will a further session lie, do two agree | [`sessions`] |
 //! | how bad is the tail | [`tail`] |
 //! | was a rate held, what does it cost | [`load`] |
@@ -24,6 +25,7 @@
 //! | at which size do two costs meet | [`curve`] |
 //! | what are the prices of which costs are made, none negative | [`nnls`] |
 //! | how sure is an estimate made of many | [`resample`] |
+//! | which of many machines differ, and why | [`hosts`] |
 //! | what do a foreign tool's running averages hide | [`cumulative`] |
 //!
 //! The unit of evidence is the run, and between kernels the boot. Samples of one process resemble each other for
@@ -36,6 +38,7 @@
 mod binomial;
 mod normal;
 
+pub mod bisect;
 pub mod compare;
 pub mod contest;
 pub mod correlation;
@@ -46,6 +49,7 @@ pub mod duet;
 pub mod evidence;
 pub mod fairness;
 pub mod history;
+pub mod hosts;
 pub mod interval;
 pub mod load;
 pub mod nnls;

@@ -37,7 +37,7 @@ impl Random {
     }
 
     /// Puts the values in random order (Durstenfeld 1964).
-    pub(crate) fn shuffle<T>(&mut self, values: &mut [T]) {
+    pub fn shuffle<T>(&mut self, values: &mut [T]) {
         for i in (1..values.len()).rev() {
             values.swap(i, self.below(i + 1));
         }

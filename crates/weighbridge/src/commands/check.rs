@@ -7,7 +7,7 @@ use weighbridge_harness::machine;
 use weighbridge_record::{End, Line, laws};
 
 use super::look_at_host;
-use super::measuring::{Bench, header, interrupt, random_seed, warn_of_debug_build};
+use super::measuring::{Bench, header, identify, interrupt, random_seed, warn_of_debug_build};
 use crate::args::{Check, TextOrJson};
 use crate::check::definition::Definition;
 use crate::check::turns::{Compared, FEWEST_TURNS, Turns, Verdict};
@@ -25,7 +25,8 @@ pub fn check(args: &Check) -> Result<Exit, Failure> {
     let create = |path| create_record(path).map_err(|error| cannot_create(path, "--out", &error));
     let writer = args.out.as_deref().map(create).transpose()?;
     let began = Instant::now();
-    let header = header([("command", "check".to_owned())], machine::describe(&host), 0);
+    let mut header = header([("command", "check".to_owned())], machine::describe(&host), 0);
+    identify(&mut header);
     let mut scope = Scope::new(&selected, &host);
     warn_of_debug_build();
     let turns = usize::from(args.rounds);

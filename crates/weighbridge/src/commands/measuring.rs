@@ -18,7 +18,7 @@ use crate::destination::{Destination, write_new};
 use crate::progress::{self, ProgressStyle};
 use crate::recorder::Recorder;
 use crate::values::Page;
-use crate::{Failure, output, values};
+use crate::{Failure, identity, labels, output, values};
 
 /// Takes Ctrl-C and SIGTERM over. First of all, before anything may start a thread, so that no thread has these signals open.
 pub fn interrupt() -> Result<Interrupt, Failure> {
@@ -67,6 +67,19 @@ pub fn header<N: Into<String>>(
         seed,
         settings: settings.map(|(name, value)| (name.into(), value)).collect(),
         machine,
+        ..Header::default()
+    }
+}
+
+/// Says in a header which machine this is among others, and where the session came from.
+pub fn identify(header: &mut Header) {
+    let identity = header.identity.get_or_insert_with(|| identity::of(&header.machine));
+    if let Some(why) = identity::clock_is_wrong(&header.started, identity.booted.as_deref()) {
+        output::warn(&why);
+    }
+    header.labels = labels::all();
+    if header.provenance.is_empty() {
+        header.provenance = identity::provenance();
     }
 }
 
@@ -108,7 +121,8 @@ impl Measuring {
     }
 
     /// Writes the first lines.
-    pub fn open(&mut self, header: Header, skipped: Vec<Skipped>) -> io::Result<()> {
+    pub fn open(&mut self, mut header: Header, skipped: Vec<Skipped>) -> io::Result<()> {
+        identify(&mut header);
         std::iter::once(Line::Header(Box::new(header)))
             .chain(skipped.into_iter().map(Line::Skipped))
             .try_for_each(|line| self.recorder.line(line))

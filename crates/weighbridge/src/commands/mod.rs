@@ -1,6 +1,7 @@
 //! The commands, one file or folder each.
 
 mod advise;
+mod bisect;
 mod bloat;
 mod check;
 mod compare;
@@ -18,6 +19,8 @@ mod list;
 mod man;
 mod measuring;
 mod plan;
+mod planned;
+mod record;
 mod recording;
 mod report;
 mod run;
@@ -28,7 +31,7 @@ use weighbridge_targets::own;
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
 
 use crate::args::{Command, KERNEL_SLAB, Report};
-use crate::{Exit, Failure, output, store};
+use crate::{Exit, Failure, labels, output, store};
 
 /// Even when the file was replaced while it runs, this is the program that runs.
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -36,6 +39,7 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 pub fn execute(command: Command) -> Result<Exit, Failure> {
     // Before anything looks a name up.
     own::load(command.targets()).map_err(Failure::mistake)?;
+    labels::keep(command.labels())?;
     match command {
         Command::Run(args) if args.selection.suite.as_deref() == Some(KERNEL_SLAB) => kernel_slab::run(&args),
         Command::Run(args) => run::run(&args),
@@ -49,6 +53,8 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::explain(&args),
         Command::Import(args) => import::import(&args),
         Command::Check(args) => check::check(&args),
+        Command::Bisect(args) => bisect::bisect(&args),
+        Command::Record(args) => record::record(&args),
         Command::Bloat(args) => bloat::bloat(&args),
         Command::Guest(args) => guest::guest(&args),
         Command::Dbus(args) => dbus::dbus(&args),

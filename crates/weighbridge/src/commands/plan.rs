@@ -6,12 +6,23 @@ use weighbridge_report as report;
 use weighbridge_stats::stopping::LOOKS;
 
 use super::look_at_host;
-use crate::args::Plan;
+use crate::args::{Plan, TextOrJson};
 use crate::scope::Scope;
 use crate::values::spoken;
-use crate::{Exit, Failure, output, select};
+use crate::{Exit, Failure, output, plans, select};
 
 pub fn plan(args: &Plan) -> Result<Exit, Failure> {
+    if args.format == TextOrJson::Json {
+        let plan = plans::make(args)?;
+        output::print(plan.text())?;
+        return Ok(Exit::Fine);
+    }
+    let only_json =
+        [("--shard", args.shard.is_some()), ("--seed", args.seed.is_some()), ("--alone", args.alone)];
+    let only_json = only_json.into_iter().chain([("--no-system-calls", args.no_system_calls)]);
+    if let Some((option, _)) = only_json.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::mistake(format!("{option} is for a plan as a file; add --format json")));
+    }
     let scope = Scope::new(&args.selection, &args.effort, &mut look_at_host()?)?;
     show(&scope)
 }

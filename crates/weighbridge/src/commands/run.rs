@@ -9,11 +9,12 @@ use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
 use weighbridge_harness::machine;
 use weighbridge_harness::session::{Ended, Session, Settings, Sink};
+use weighbridge_record::{CaseId, Line, outcomes};
 use weighbridge_report::{self as report, Report};
 
 use super::explain::timeline::{self, timelines};
 use super::measuring::{Bench, Closed, Measuring, header, interrupt, random_seed, warn_of_debug_build};
-use super::{look_at_host, plan};
+use super::{look_at_host, plan, planned};
 use crate::args::{KERNEL_SLAB, Run, RunFormat};
 use crate::destination::Destination;
 use crate::recorder::Recorder;
@@ -21,6 +22,9 @@ use crate::scope::Scope;
 use crate::{Exit, Failure, output, store, values};
 
 pub fn run(args: &Run) -> Result<Exit, Failure> {
+    if let (Some(plan), Some(folder)) = (&args.plan, &args.out_dir) {
+        return planned::run(args, plan, folder);
+    }
     let interrupt = interrupt()?;
     if args.module.is_some() {
         return Err(Failure::mistake(format!("--module is for --suite {KERNEL_SLAB}")));
@@ -62,6 +66,7 @@ pub(super) fn measure(
     );
     let header = header(asked, machine::describe(host), bench.seed);
     let earlier = store::earlier(&header);
+    let wanted: Vec<CaseId> = scope.cases.iter().map(|case| case.params.id.clone()).collect();
     // Lines that are written below each other leave no room for one that is drawn anew.
     let mut measuring = Measuring::begin(destination, args.output.of.quiet || args.progress);
     let opening = measuring.open(header, scope.skipped);
@@ -92,6 +97,8 @@ pub(super) fn measure(
     let ended = ended.and_then(|ended| {
         let derived = report::derived(&Report::from_reading(recorder.reading()));
         derived.into_iter().try_for_each(|line| recorder.line(line))?;
+        let outcomes = outcomes(&recorder.reading(), &wanted);
+        outcomes.into_iter().try_for_each(|outcome| recorder.line(Line::Outcome(outcome)))?;
         Ok(ended)
     });
     let has_numbers = recorder.has_numbers();

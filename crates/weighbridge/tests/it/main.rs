@@ -2,6 +2,7 @@
 //! is virtual, so that figures are the same on every machine.
 
 mod advise;
+mod bisect;
 mod bustle;
 #[path = "../../../dbus/traffic/tests/it/common/mod.rs"]
 mod captures;
@@ -29,7 +30,9 @@ mod mistakes;
 mod observe;
 mod own;
 mod plan;
+mod planned;
 mod real;
+mod record;
 mod report;
 mod run;
 mod selection;

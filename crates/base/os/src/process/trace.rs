@@ -83,15 +83,38 @@ fn reap(thread: Pid) {
     let _ = waitid(Id::Pid(thread), WaitPidFlag::WEXITED | WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD);
 }
 
+/// What the kernel says of a thread that stopped (`struct ptrace_syscall_info`), as far as a call begins. The libraries have it for one C
+/// library alone.
+#[repr(C)]
+struct SyscallInfo {
+    op: u8,
+    _padding: [u8; 3],
+    _architecture: u32,
+    _instruction_pointer: u64,
+    _stack_pointer: u64,
+    number: u64,
+    arguments: [u64; 6],
+}
+
 /// The number and first argument of the system call at whose beginning a thread stopped; `None` at its end.
 fn entered(thread: Pid) -> nix::Result<Option<(u64, u64)>> {
-    let info = ptrace::syscall_info(thread)?;
-    if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
-        return Ok(None);
-    }
-    // SAFETY: `op` says that the kernel has filled the part for the beginning of a call, which is plain numbers.
-    let entry = unsafe { info.u.entry };
-    Ok(Some((entry.nr, entry.args[0])))
+    const GET_SYSCALL_INFO: libc::c_long = 0x420e;
+    const ENTRY: u8 = 1;
+    let mut info = std::mem::MaybeUninit::<SyscallInfo>::zeroed();
+    // SAFETY: the kernel writes at most as many bytes as the structure has, all of which are numbers.
+    let said = unsafe {
+        libc::syscall(
+            libc::SYS_ptrace,
+            GET_SYSCALL_INFO,
+            thread.as_raw(),
+            size_of::<SyscallInfo>(),
+            info.as_mut_ptr(),
+        )
+    };
+    Errno::result(said)?;
+    // SAFETY: it was zeroes before, and any bytes are a value of it.
+    let info = unsafe { info.assume_init() };
+    Ok((info.op == ENTRY).then_some((info.number, info.arguments[0])))
 }
 
 #[cfg(test)]

@@ -154,28 +154,57 @@ fn examples_have_less_than_sixty_lines_and_do_what_they_say() {
         assert!(lines < 60, "{} has {lines} lines", path.display());
     }
     let Some(root) = installed() else { return };
-    let large = compiled(root, "examples/large_payload.c", "large_payload", &[], &[]);
-    let output = succeed(&mut Command::new(large));
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(said, "a frame of 8388608 bytes, of which the last is 7\n");
-
+    let example = |name: &str| compiled(root, &format!("examples/{name}.c"), name, &[], &[]);
     let folder = temp_dir("c");
+    let speaks = |command: &mut Command| {
+        let mut running = Running::start(command.stdout(Stdio::piped()));
+        let output = BufReader::new(running.0.stdout.take().unwrap());
+        (running, output)
+    };
+    let line = |output: &mut BufReader<std::process::ChildStdout>| {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    };
+
+    let (frames, at) = (example("frames"), folder.path().join("frames"));
+    let mut publisher = Running::start(Command::new(&frames).arg("publish").arg(&at));
+    eventually("frames are served", || at.exists());
+    let output = succeed(Command::new(&frames).arg(&at));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "mean 0.0\nmean 1.0\nmean 2.0\n");
+    assert!(publisher.wait().success());
+
     let at = folder.path().join("prices");
     let group = causeway::Group::create("prices", causeway::GroupOptions::new()).unwrap();
     group.serve_at(&at).unwrap();
     let mut publisher = group.publisher().unwrap();
-    let subscriber = compiled(root, "examples/subscriber_poll.c", "subscriber_poll", &[], &[]);
-    let mut subscriber = Running::start(Command::new(subscriber).arg(&at).stdout(Stdio::piped()));
+    let (mut subscriber, mut output) = speaks(Command::new(example("subscriber_poll")).arg(&at));
     assert!(publisher.wait_for_subscribers(1, Some(causeway_testkit::PATIENCE)).unwrap());
-    let mut output = BufReader::new(subscriber.0.stdout.take().unwrap());
     for price in ["42.17", "42.18"] {
         publisher.publish(price.as_bytes()).unwrap();
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        assert_eq!(line.trim_end(), price);
+        assert_eq!(line(&mut output), price);
     }
     drop((publisher, group));
     assert!(subscriber.wait().success());
+
+    let at = folder.path().join("more prices");
+    let mut publisher = Running::start(Command::new(example("publisher")).arg(&at));
+    eventually("prices are served", || at.exists());
+    let mut subscriber = causeway::Group::join(&at).unwrap().subscribe(causeway::Policy::Reliable).unwrap();
+    for price in ["42.17", "42.18", "42.19"] {
+        let Ok(causeway::Received::Message(message)) = subscriber.recv_timeout(causeway_testkit::PATIENCE)
+        else {
+            panic!("no price {price} came")
+        };
+        assert_eq!(String::from_utf8_lossy(message.bytes), price);
+    }
+    assert!(publisher.wait().success());
+
+    let (news, bus) = (example("news"), Bus::start());
+    let (_listener, mut output) = speaks(Command::new(&news).arg(bus.path("bus")));
+    assert_eq!(line(&mut output), "listening");
+    succeed(Command::new(&news).arg(bus.path("bus")).arg("rain"));
+    assert_eq!(line(&mut output), "rain");
 
     if !knows("libsystemd") {
         return skipped("libsystemd-dev is not installed: the service is not tested");
@@ -193,4 +222,6 @@ fn examples_have_less_than_sixty_lines_and_do_what_they_say() {
     assert!(reply.args::<u32>().unwrap() > 1_600_000_000);
     let refused = ask(&mut member, "Minutes").unwrap_err();
     assert_eq!(refused.name(), Some(causeway_bus::name::UNKNOWN_METHOD));
+    let output = succeed(Command::new(example("clock_client")).arg(bus.path("bus")));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("seconds: "));
 }

@@ -148,6 +148,11 @@ impl MappedLog {
         (start != NOT_BEGUN).then_some((start, messages))
     }
 
+    /// The half of the number of the group that guards nothing: the other one has the key of the free words.
+    pub fn group_number(&self) -> u64 {
+        self.header_page().group_id[1].load(Ordering::Relaxed)
+    }
+
     pub fn epoch(&self) -> u64 {
         self.epoch
     }

@@ -109,6 +109,10 @@ pub enum Role {
     Pool {
         number: u32,
     },
+    /// One that has claimed a role ([`Group::claim`](crate::Group::claim)).
+    Claimant {
+        role: u64,
+    },
 }
 
 impl Connections {

@@ -265,6 +265,7 @@ impl State {
             (Request::Ready, Role::Joining { slot }) => self.register(token, slot),
             (Request::Placed, Role::Subscriber { slot }) => self.note_placed(token, slot),
             (Request::Follow { epoch }, Role::Subscriber { slot }) => self.send_next_log(token, slot, epoch),
+            (Request::Claim { role }, Role::Client) => self.claim(token, role),
             (Request::Pool { kind, files }, Role::Client) => self.open_pool(token, kind, files),
             (Request::Allocate { bytes }, Role::Pool { number }) => {
                 self.allocate_payload_file(token, number, bytes)
@@ -323,6 +324,17 @@ impl State {
     fn send_another_connection(&mut self, token: u64) -> Answer {
         let (_, far) = self.connect_another(token)?;
         let _ = self.connections.get(token)?.send(Message::new(Op::Granted, &[]), &[far.as_fd()]);
+        Ok(())
+    }
+
+    /// Gives a role to a process that may publish, if no other has it.
+    fn claim(&mut self, token: u64, role: u64) -> Answer {
+        self.connections.get(token)?.check(&self.options.publishers)?;
+        if self.connections.find(|of| of == Role::Claimant { role }).is_some() {
+            return Err(Refusal::Claimed);
+        }
+        self.connections.set_role(token, Role::Claimant { role });
+        self.connections.send(token, Message::new(Op::Granted, &[]));
         Ok(())
     }
 
@@ -429,7 +441,7 @@ impl State {
         let Some(mut connection) = self.connections.remove(token) else { return };
         self.subscribers.waiting.retain(|(waiting, _)| *waiting != token);
         match connection.role {
-            Role::Client | Role::Waiting => {}
+            Role::Client | Role::Waiting | Role::Claimant { .. } => {}
             Role::Publisher { slot, .. } => {
                 self.end_count(token, slot, &mut connection);
                 if !self.publishers.leaving.remove(&token) {

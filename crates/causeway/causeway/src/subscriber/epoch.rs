@@ -56,6 +56,9 @@ impl Subscriber {
         }
         self.reader = Reader::begin(Arc::clone(&log), position, counted);
         self.wake_word.continue_in(Arc::clone(&log));
+        if let Some(kept) = &mut self.kept {
+            kept.end_log(Arc::clone(&self.log), here);
+        }
         self.log = log;
         // It holds the word of the old log.
         self.watch = None;

@@ -72,7 +72,8 @@ impl Subscriber {
             || self.disconnected.is_some()
             || self.removed
             || self.policy.lag_bytes_max().is_some()
-            || self.topics.is_some();
+            || self.topics.is_some()
+            || self.kept.is_some();
     }
 
     /// Skips what is older than the policy allows.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use causeway_os::futex;
 use rustix::io::Errno;
 
+use super::keep::Kept;
 use super::{InPlace, SHORT_BYTES, Subscriber, Waited};
 use crate::error::{Error, Result};
 use crate::log::wait::advance_cursor;
@@ -109,17 +110,20 @@ impl Subscriber {
                 None => return Ok(None),
             }
         }
-        self.advance_past(&frame);
+        match self.kept {
+            None => self.advance_past(&frame),
+            Some(_) => self.advance_keeping(&frame),
+        }
         Ok(Some(frame))
     }
 
     /// The message of this frame, whose payload is in the buffer.
     #[inline(always)]
     pub(crate) fn message(&self, frame: &Frame) -> Message<'_> {
-        let Frame { position, publisher, sequence, topic, .. } = *frame;
+        let Frame { position, publisher, sequence, topic, correlation: mark, .. } = *frame;
         let bytes = &self.buffer[..frame.payload_bytes as usize];
         let (position, lost_before) = (Position(position), self.lost_before);
-        Message { bytes, position, publisher, sequence, topic, lost_before }
+        Message { bytes, position, publisher, sequence, topic, mark, lost_before }
     }
 
     /// Copies the payload into the buffer. Returns false if it was overwritten meanwhile.
@@ -163,7 +167,7 @@ impl Subscriber {
     }
 
     #[cold]
-    fn enlarge(&mut self, length: usize) -> Result<()> {
+    pub(super) fn enlarge(&mut self, length: usize) -> Result<()> {
         self.buffer.try_reserve(length - self.buffer.len()).map_err(|_| {
             Error::os("allocate a buffer for", format!("a message of {length} bytes"), Errno::NOMEM)
         })?;
@@ -245,7 +249,8 @@ impl Subscriber {
     /// A publisher that saw this subscriber before it was demoted may sleep until then.
     #[cold]
     pub(super) fn publish_cursor(&mut self) {
-        let (from, to) = (self.published_cursor, self.reader.position());
+        let to = self.kept.as_ref().map_or(self.reader.position(), Kept::begin);
+        let from = self.published_cursor;
         if from == to {
             return;
         }

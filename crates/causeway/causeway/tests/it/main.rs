@@ -24,6 +24,7 @@ mod formats;
 mod group;
 mod idle;
 mod in_place;
+mod keep;
 mod kill;
 mod large;
 mod many;

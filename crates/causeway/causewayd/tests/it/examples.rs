@@ -20,6 +20,7 @@ const EXAMPLES: &[&str] = &[
     "clock_service",
     "clock_service_tokio",
     "monitor",
+    "news",
     "thermostat",
     "zbus_clock",
 ];
@@ -130,6 +131,21 @@ fn clients_ask_the_clock_and_hear_it_which_says_what_it_has() {
             let document = reply.text().unwrap();
             assert!(document.contains(&format!("name=\"{name}\"")), "{name}: {document}");
         }
+    }
+}
+
+#[test]
+fn news_are_heard_by_everybody_who_listens() {
+    let bus = Bus::start();
+    let path = bus.path();
+    let listeners = [(); 2].map(|()| {
+        let listener = Example::named("news", &[path.to_str().unwrap()]);
+        listener.says("listening");
+        listener
+    });
+    for text in ["rain", "and later sun"] {
+        Example::named("news", &[path.to_str().unwrap(), text]).ends_well();
+        listeners.iter().for_each(|listener| drop(listener.says(text)));
     }
 }
 

@@ -128,6 +128,7 @@ impl Import {
             seed: 0,
             settings,
             machine: self.machine(),
+            ..Header::default()
         }
     }
 

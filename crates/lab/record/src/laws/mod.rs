@@ -73,6 +73,7 @@ impl Audit {
                 if let Some(case) = self.seen.case_of(&run.case) {
                     found = of_run(case, run, self.machine.as_ref());
                 }
+                self.seen.allowed(run, &mut found);
                 self.seen.run(run);
             }
             Line::Summary(summary) => self.seen.summary(summary, &mut found),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weighbridge_stats::{Evidence, median};
 
-use super::found::{DEFECT, Found, MECHANISM, is_same};
+use super::found::{CONDITIONS, DEFECT, Found, MECHANISM, is_same};
 use super::roles;
 use super::slices::{CLEAR, apart_by, are_opposite, costs_ns};
 use super::{bytes, counts};
@@ -33,6 +33,8 @@ struct OfCase {
     hub: Option<CaseId>,
     runs: Vec<OfRun>,
     summary: Option<Summary>,
+    /// The CPUs that its roles might run on in its first run, where they are not pinned.
+    allowed: Option<Vec<String>>,
 }
 
 /// What a record has said so far.
@@ -50,6 +52,23 @@ impl Seen {
 
     pub(super) fn case_of(&self, id: &CaseId) -> Option<&Case> {
         Some(&self.cases.get(id)?.case)
+    }
+
+    /// Roles that are not pinned may run on the same CPUs in every set: an operator or a kubelet may take some away in between.
+    pub(super) fn allowed(&mut self, run: &Run, found: &mut Found) {
+        let Some(of) = self.cases.get_mut(&run.case) else { return };
+        let free = run.roles.iter().filter(|role| role.cpu.is_none());
+        let now: Vec<String> =
+            free.filter_map(|role| Some(role.whereabouts.first()?.allowed.clone())).collect();
+        match &of.allowed {
+            Some(first) if *first != now && !now.is_empty() => {
+                let said = format!("in run {} its roles might run on CPUs {}", run.run, now.join(" and "));
+                let expected = format!("those of its first run, {}", first.join(" and "));
+                found.broken("placed", &run.case, said, expected, CONDITIONS);
+            }
+            None if !now.is_empty() => of.allowed = Some(now),
+            _ => {}
+        }
     }
 
     pub(super) fn run(&mut self, run: &Run) {

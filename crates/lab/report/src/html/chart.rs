@@ -11,6 +11,7 @@ use crate::document::Table;
 use crate::html::columns::columns;
 use crate::html::escape::{escaped, in_script};
 use crate::html::flame::flame;
+use crate::html::map::map;
 use crate::html::sequence::sequence;
 use crate::html::timeline::timeline;
 use crate::look::Look;
@@ -28,6 +29,7 @@ pub fn drawn(chart: &Chart) -> String {
         Drawing::Timeline(picture) => timeline(&chart.title, picture),
         Drawing::Columns(of) => columns(&chart.title, of),
         Drawing::Sequence(messages) => sequence(&chart.title, messages),
+        Drawing::Map(of) => map(&chart.title, of),
     }
 }
 

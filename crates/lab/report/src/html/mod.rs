@@ -4,6 +4,7 @@ mod chart;
 mod columns;
 pub mod escape;
 mod flame;
+mod map;
 mod ranking;
 mod sequence;
 mod svg;
@@ -11,7 +12,7 @@ mod timeline;
 
 use std::fmt::Write;
 
-use crate::chart::Chart;
+use crate::chart::{Chart, Drawing};
 use crate::document::{Block, Cell, Document, Item, Section, Table};
 use crate::figure::Figure;
 use crate::model::Report;
@@ -45,8 +46,9 @@ impl Document {
             let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, escaped(&section.title));
         }
         out.push_str("</ul></nav>\n");
-        let has_charts = self.sections.iter().any(|section| has_charts(&section.blocks));
-        if has_charts {
+        let has = |of: fn(&Drawing) -> bool| self.sections.iter().any(|section| has_drawing(&section.blocks, of));
+        let (has_charts, has_maps) = (has(needs_script), has(|drawing| matches!(drawing, Drawing::Map(_))));
+        if has_charts || has_maps {
             out.push_str(NO_SCRIPT);
         }
         out.push_str("</header>\n<main>\n");
@@ -55,7 +57,11 @@ impl Document {
             let _ = write!(out, "<section id=\"{}\">\n<h2>{title}</h2>\n{inside}</section>\n", section.id);
         }
         out.push_str("</main>\n");
-        let scripts = [has_charts.then_some(include_str!("charts.js")), Some(include_str!("page.js"))];
+        let scripts = [
+            has_charts.then_some(include_str!("charts.js")),
+            has_maps.then_some(include_str!("map.js")),
+            Some(include_str!("page.js")),
+        ];
         for script in scripts.into_iter().flatten() {
             let _ = write!(out, "<script>\n{script}</script>\n");
         }
@@ -68,11 +74,11 @@ impl Document {
 const NO_SCRIPT: &str = "<noscript><p class=\"about\">A script inside this page draws its charts, and scripts are off. Tables have their \
                          figures.</p></noscript>\n";
 
-/// Is there a chart that the script draws?
-fn has_charts(blocks: &[Block]) -> bool {
+/// Is there a drawing of this kind?
+fn has_drawing(blocks: &[Block], of: fn(&Drawing) -> bool) -> bool {
     blocks.iter().any(|block| match block {
-        Block::Chart(chart) => needs_script(&chart.drawing),
-        Block::Fold { blocks, .. } => has_charts(blocks),
+        Block::Chart(chart) => of(&chart.drawing),
+        Block::Fold { blocks, .. } => has_drawing(blocks, of),
         _ => false,
     })
 }

@@ -8,5 +8,6 @@ mod edited;
 mod explain;
 mod html;
 mod known_answers;
+mod map;
 mod suites;
 mod text;

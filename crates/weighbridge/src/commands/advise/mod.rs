@@ -202,11 +202,19 @@ fn as_run(args: &AdviseArgs, candidates: &[CaseId], of: usize) -> Result<Run, Fa
         no_system_calls: true,
         timeline: TimelineArgs::default(),
         output: OutputWithPage {
-            of: Output { out: args.out.clone(), format: RunFormat::Table, quiet: args.quiet },
+            of: Output {
+                out: args.out.clone(),
+                format: RunFormat::Table,
+                quiet: args.quiet,
+                label: Vec::new(),
+            },
             html: Some(Page::None),
         },
         dry_run: args.dry_run,
         progress: false,
+        plan: None,
+        out_dir: None,
+        resume: false,
     })
 }
 

@@ -24,7 +24,7 @@ use super::{THIS_PROGRAM, look_at_host};
 use crate::compare_args::CompareArgs;
 use crate::destination::Destination;
 use crate::values::{CompareFormat, spoken};
-use crate::{Exit, Failure, output, scope};
+use crate::{Exit, Failure, output, redact, scope};
 
 pub use program::{ARGUMENT as PROTOCOL_ARGUMENT, answer as protocol_answer};
 
@@ -232,8 +232,8 @@ fn header(
 ) -> Header {
     let with: Vec<String> = args.with.iter().map(|path| path.display().to_string()).collect();
     let settings = [
-        ("a", args.a.join(" ")),
-        ("b", args.b.join(" ")),
+        ("a", redact::word(&args.a.join(" "))),
+        ("b", redact::word(&args.b.join(" "))),
         ("with", with.join(",")),
         ("cases", args.selection.globs.join(",")),
         ("margin", args.margin.to_string()),

@@ -14,7 +14,7 @@ use weighbridge_record::{CaseId, Skipped};
 
 use super::super::THIS_PROGRAM;
 use super::program::{self, Build};
-use crate::{Failure, select};
+use crate::{Failure, redact, select};
 
 /// One side, as it was typed.
 #[derive(Clone, Debug)]
@@ -29,7 +29,8 @@ pub struct Typed {
 
 /// Reads the words of one side.
 pub fn read(flag: &str, words: &[String]) -> Result<Typed, Failure> {
-    let label = if words.is_empty() { "this program as it is".into() } else { words.join(" ") };
+    let label =
+        if words.is_empty() { "this program as it is".into() } else { redact::word(&words.join(" ")) };
     let side = Side { label, start: PeerStart::default(), builds: Vec::new(), sysctls: Vec::new() };
     let mut typed = Typed { side, axes: Vec::new(), build: None };
     for word in words {

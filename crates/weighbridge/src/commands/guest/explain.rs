@@ -96,9 +96,13 @@ fn sides(args: &Explain) -> Result<Vec<Side<'_>>, Failure> {
     }
 }
 
-/// The command that measures one case in a guest.
 fn command(case: &str, args: &Explain) -> Result<Vec<String>, Failure> {
-    let command = run::command(&[case.to_owned()], args.machine.cpus, args.runs)?;
+    command_of_one(case, args.machine.cpus, args.runs)
+}
+
+/// The command that measures one case in a guest.
+pub(super) fn command_of_one(case: &str, cpus: u32, runs: u16) -> Result<Vec<String>, Failure> {
+    let command = run::command(&[case.to_owned()], cpus, runs)?;
     match command.iter().rev().take_while(|word| word.parse::<CaseId>().is_ok()).count() {
         1 => Ok(command),
         cases => Err(Failure::mistake(format!(

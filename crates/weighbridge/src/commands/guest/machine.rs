@@ -1,7 +1,9 @@
 //! From what was typed to a machine, and from a machine to the lines that it measured.
 
+use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::OnceLock;
 
 use weighbridge_guest::boot::{Ended, Limits, boot, kvm_is_offered};
@@ -16,7 +18,7 @@ use weighbridge_guest::{Error, modules, plugin, program};
 use weighbridge_record::Line;
 
 use crate::commands::measuring::now;
-use crate::{Failure, args, guest_args, output, store};
+use crate::{Failure, args, guest_args, identity, labels, output, store};
 
 /// A kernel with its command line, and everything that its machine is given.
 #[derive(Debug)]
@@ -128,8 +130,7 @@ impl<'a> Guest<'a> {
         let module = |path: &PathBuf| Module { path: job::module_path(path), ..Module::default() };
         let modules = self.modules.iter().map(module).collect();
         let job = Job { modules, command: command.to_vec(), functions: self.plugin.is_some() };
-        let image = program::image(Path::new(super::super::THIS_PROGRAM), &job, &self.modules)
-            .map_err(|error| super::failure(&error))?;
+        let image = self.image(&job).map_err(|error| super::failure(&error))?;
         let choices = self.args.accel;
         // What failed once would fail again, and takes its time to.
         let known = RAN.get().filter(|accel| choices.contains(accel));
@@ -150,6 +151,22 @@ impl<'a> Guest<'a> {
                 }
             }
         }
+    }
+
+    /// The initramfs, which is made once for boots that differ in the kernel alone.
+    fn image(&self, job: &Job) -> Result<Rc<Vec<u8>>, Error> {
+        thread_local! {
+            static LAST: RefCell<Option<(String, Rc<Vec<u8>>)>> = const { RefCell::new(None) };
+        }
+        let key = format!("{job:?} {:?}", self.modules);
+        let known = LAST
+            .with_borrow(|last| last.as_ref().filter(|(of, _)| *of == key).map(|(_, image)| image.clone()));
+        if let Some(image) = known.filter(|_| self.modules.is_empty()) {
+            return Ok(image);
+        }
+        let image = Rc::new(program::image(Path::new(super::super::THIS_PROGRAM), job, &self.modules)?);
+        LAST.set(Some((key, image.clone())));
+        Ok(image)
     }
 
     fn boot_with(
@@ -191,6 +208,12 @@ impl<'a> Guest<'a> {
         Ok(Some(measured))
     }
 
+    /// The emulator and its version, which is asked for once.
+    fn emulator(&self) -> Option<String> {
+        static KNOWN: OnceLock<Option<String>> = OnceLock::new();
+        KNOWN.get_or_init(|| qemu::version(&self.qemu)).clone()
+    }
+
     /// What the guest cannot know of itself goes into the header of its record.
     fn complete(&self, measured: &mut Measured) {
         let boot_id = boot_id();
@@ -214,6 +237,10 @@ impl<'a> Guest<'a> {
             }
             // An emulated machine has no source of chance, so that the guest's own is the same in every boot.
             header.machine.boot_id = Some(boot_id.clone());
+            let shape = format!("{} {} {}", measured.accel.name(), self.args.cpus, self.args.memory_mib);
+            header.identity = Some(identity::of_guest(&shape, self.emulator()));
+            header.labels = labels::all();
+            header.provenance = identity::provenance();
             let settings = [
                 ("guest.kernel", self.kernel.name.clone()),
                 ("guest.append", self.append.clone()),

@@ -1,5 +1,6 @@
 //! `weighbridge guest`: a kernel booted in an emulated machine that counts instructions, and measured there.
 
+mod bisect;
 mod code_size;
 mod compare;
 mod doctor;
@@ -18,6 +19,7 @@ pub fn guest(args: &Guest) -> Result<Exit, Failure> {
         Command::Compare(args) => compare::compare(args),
         Command::Explain(args) => explain::explain(args),
         Command::Suite(args) => suite::suite(args),
+        Command::Bisect(args) => bisect::bisect(args),
         Command::Doctor => doctor::doctor(),
     }
 }

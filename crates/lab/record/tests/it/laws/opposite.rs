@@ -119,3 +119,21 @@ fn a_speed_up_without_a_common_hub_has_the_direction_of_the_figures() {
     assert_eq!(with(0.04), []);
     assert_eq!(with(23.0), [("speed-up".to_owned(), UDP.to_owned())]);
 }
+
+#[test]
+fn roles_that_are_not_pinned_may_run_on_the_same_cpus_in_every_set() {
+    let free = |cpus_of: fn(u32) -> &'static str| {
+        move |run: &mut Run| {
+            for role in &mut run.roles {
+                role.cpu = None;
+                role.whereabouts.iter_mut().for_each(|at| at.allowed = cpus_of(run.run).into());
+            }
+        }
+    };
+    let placed = ("placed".to_owned(), UNIX.to_owned());
+    let found = broken(&changed(sound(), &runs(UNIX, free(|_| "0-1"))));
+    assert!(!found.contains(&placed), "{found:?}");
+    // A CPU is taken away between two sets, in neither of which anything moves.
+    let found = broken(&changed(sound(), &runs(UNIX, free(|run| if run < 3 { "0-1" } else { "0" }))));
+    assert!(found.contains(&placed), "{found:?}");
+}

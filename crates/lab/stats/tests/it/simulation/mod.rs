@@ -8,6 +8,7 @@
     reason = "the rates that were found are shown, not only that they are low enough"
 )]
 
+mod bisections;
 mod changes;
 mod comparisons;
 mod correlated;

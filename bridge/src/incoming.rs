@@ -1,0 +1,739 @@
+//! The receiving side of a group: publishes what comes from other hosts, each message once and in the order of its host.
+//!
+//! Of each host it expects one index next. What is below has come before; what begins above waits, and what lies between is asked for.
+//! A message counts as passed when it lies in the log of this host, and only then it is acknowledged. What is not in the order of a
+//! host any more is lost, counted, and said.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use causeway::{
+    Error, Group, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions, TryPublishError,
+};
+use causeway_os::lock::lock;
+use zenoh::Wait;
+use zenoh::bytes::ZBytes;
+use zenoh::pubsub::Subscriber;
+use zenoh::qos::CongestionControl;
+use zenoh::query::{ConsolidationMode, QueryTarget, Reply, ReplyKeyExpr};
+use zenoh::sample::{Locality, Sample};
+
+use crate::failure::Result;
+use crate::keys::{self, GroupKeys};
+use crate::lists::GroupPlace;
+use crate::net::Net;
+use crate::state::State;
+use crate::status::{Direction, Route, Status, count, log};
+use crate::wire::{Kind, Packed, Packet, Stamp, mark_of};
+
+/// Bytes of messages that wait for their turn, for each host and in all that is to be published.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+/// What a message costs beside its payload while it waits.
+const WAITING_COST: usize = 128;
+/// How often a question is asked that was not answered.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// How long an answer may take.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// How long one wait for space in the log of this host lasts.
+const SPACE_TIME: Duration = Duration::from_millis(100);
+
+/// What comes in.
+#[derive(Clone, Debug)]
+enum Item {
+    Message { topic: u32, payload: ZBytes },
+    Lost(u64),
+    Nothing,
+}
+
+/// What waits: an item, and whether it is to be acknowledged at once.
+#[derive(Debug)]
+struct Waiting {
+    index: u64,
+    item: Item,
+    is_awaited: bool,
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        WAITING_COST + if let Item::Message { payload, .. } = &self.item { payload.len() } else { 0 }
+    }
+}
+
+/// A host whose messages come in.
+#[derive(Debug, Default)]
+struct Origin {
+    name: String,
+    slot: Option<usize>,
+    group: u64,
+    /// The index that is taken next.
+    next: u64,
+    /// Everything below it lies in the log of this host.
+    done: u64,
+    /// What came too early, by its beginning.
+    early: BTreeMap<u64, Waiting>,
+    early_bytes: usize,
+    /// The sender has been told where this end is, and has said where it begins.
+    is_linked: bool,
+    asked: Option<Instant>,
+    is_fetching: bool,
+    head: u64,
+    route: Option<Arc<Route>>,
+}
+
+impl Origin {
+    fn set_linked(&mut self, is_linked: bool) {
+        self.is_linked = is_linked;
+        if let Some(route) = &self.route {
+            route.counters.peers.store(u64::from(is_linked), Ordering::Relaxed);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    origins: HashMap<u64, Origin>,
+    /// What is to be published, by host, since there was no space.
+    backlog: VecDeque<(u64, u64, Waiting)>,
+    backlog_bytes: usize,
+    /// The first of these is being published now.
+    is_busy: bool,
+    /// Somebody has to be asked something.
+    has_questions: bool,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    net: Arc<Net>,
+    keys: GroupKeys,
+    place: GroupPlace,
+    status: Arc<Status>,
+    loss_topic: Option<u32>,
+    state: Option<State>,
+    inner: Mutex<Inner>,
+    /// There is something to publish, or to ask.
+    work: Condvar,
+    publisher: Mutex<Publisher>,
+}
+
+/// The receiving side of one group; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Incoming {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    _subscribers: [Subscriber<()>; 2],
+}
+
+impl Incoming {
+    /// Begins to publish what comes in. `folder` is where the file is that says what was passed before.
+    pub fn start(
+        net: &Arc<Net>,
+        group: &Group,
+        place: &GroupPlace,
+        folder: &Path,
+        loss_topic: Option<u32>,
+        status: &Arc<Status>,
+    ) -> Result<Incoming> {
+        let (state, inner) = restore(group, place, folder, status)?;
+        let publisher = group.publisher()?;
+        let shared = Arc::new(Shared {
+            net: Arc::clone(net),
+            keys: net.realm.group(&place.name),
+            place: place.clone(),
+            status: Arc::clone(status),
+            loss_topic,
+            state,
+            inner: Mutex::new(inner),
+            work: Condvar::new(),
+            publisher: Mutex::new(publisher),
+        });
+        let threads = [("ask", Shared::ask as fn(&Arc<Shared>)), ("publish", Shared::publish_waiting)].map(
+            |(name, work)| {
+                let shared = Arc::clone(&shared);
+                std::thread::Builder::new().name(name.into()).spawn(move || work(&shared))
+            },
+        );
+        let threads = threads.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let (data, beats) = (Arc::clone(&shared), Arc::clone(&shared));
+        let subscribe = |key: String| net.session.declare_subscriber(key).allowed_origin(Locality::Remote);
+        let messages =
+            subscribe(shared.keys.topics()).callback(move |sample| data.take_sample(&sample)).wait()?;
+        let beats = subscribe(shared.keys.beats()).callback(move |sample| beats.take_beat(&sample)).wait()?;
+        Ok(Incoming { shared, threads, _subscribers: [messages, beats] })
+    }
+
+    /// Whether the group has ended, or another reason to begin again.
+    pub fn is_over(&self) -> bool {
+        lock(&self.shared.inner).is_over
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        {
+            let mut inner = lock(&self.shared.inner);
+            inner.is_over = true;
+            inner.origins.values_mut().for_each(|origin| origin.set_linked(false));
+        }
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the bridge before this one has passed: from its file, and from the log where that file leaves it open.
+fn restore(
+    group: &Group,
+    place: &GroupPlace,
+    folder: &Path,
+    status: &Status,
+) -> Result<(Option<State>, Inner)> {
+    let mut reader = group.subscribe(SubscribeOptions::new(Policy::Lossy).from_oldest())?;
+    let route = status.route("group", &place.name, Direction::In, "");
+    let state = match State::open(folder, &place.name, &place.path, reader.group_number()) {
+        Ok(state) => state,
+        Err(failure) => {
+            route.fail(&format!("{failure}: what comes in may come twice after a restart of this bridge"));
+            return Ok((None, Inner::default()));
+        }
+    };
+    let oldest = reader.position().0;
+    let mut inner = Inner::default();
+    let mut marks = None;
+    for (slot, passed) in state.all() {
+        if passed.intent > passed.next {
+            let marks: &HashSet<u64> = marks.get_or_insert_with(|| marks_in(&mut reader));
+            let is_there = marks.contains(&mark_of(passed.host, passed.intent - 1));
+            // Where the log has been overwritten since, nobody knows: rather lost and counted than twice.
+            if !is_there && oldest > state.position() {
+                let (index, item) = (passed.intent - 1, Item::Lost(passed.intent - passed.next));
+                inner.backlog.push_back((
+                    passed.host,
+                    passed.group,
+                    Waiting { index, item, is_awaited: false },
+                ));
+                state.pass(slot, passed.intent, None);
+            } else {
+                state.pass(slot, if is_there { passed.intent } else { passed.next }, None);
+            }
+        }
+    }
+    inner.backlog_bytes = inner.backlog.iter().map(|(.., waiting)| waiting.bytes()).sum();
+    for (slot, passed) in state.all() {
+        let (slot, group, next) = (Some(slot), passed.group, passed.next);
+        inner.origins.insert(passed.host, Origin { slot, group, next, done: next, ..Origin::default() });
+    }
+    Ok((Some(state), inner))
+}
+
+/// The marks of all messages that are in the log now.
+fn marks_in(reader: &mut causeway::Subscriber) -> HashSet<u64> {
+    let mut marks = HashSet::new();
+    while let Ok(received) = reader.try_recv() {
+        if let Received::Message(message) = received {
+            marks.insert(message.mark);
+        }
+    }
+    marks
+}
+
+impl Shared {
+    fn refuse(&self, route: Option<&Route>, why: &str) {
+        let all = self.status.route("group", &self.place.name, Direction::In, "");
+        let route = route.unwrap_or(&all);
+        count(&route.counters.refused, 1);
+        route.fail(why);
+    }
+
+    fn take_sample(&self, sample: &Sample) {
+        let Some(attachment) = sample.attachment() else {
+            return self
+                .refuse(None, "a message without an attachment, from a program that is no bridge; dropped");
+        };
+        let topic = keys::last(sample.key_expr().as_str()).parse::<u32>();
+        let (Some(stamp), Ok(topic)) = (Stamp::parse(&attachment.to_bytes()), topic) else {
+            return self.refuse(
+                None,
+                "a message with an attachment that is not understood, of another format perhaps; dropped",
+            );
+        };
+        self.take(&stamp, topic, sample.payload());
+    }
+
+    /// A record of the log of another host.
+    fn take(&self, stamp: &Stamp, topic: u32, payload: &ZBytes) {
+        let mut inner = lock(&self.inner);
+        let Some(origin) = inner.origins.get_mut(&stamp.origin()) else {
+            // Its next beat says its name.
+            return;
+        };
+        let Some(route) = origin.route.clone() else { return };
+        if stamp.has_passed(self.net.id) {
+            return count(&route.counters.looped, 1);
+        }
+        if !origin.is_linked || stamp.group != origin.group {
+            return;
+        }
+        if stamp.kind == Kind::End {
+            return self.take_end(&mut inner, stamp);
+        }
+        let host = stamp.origin();
+        let is_wanted = self.place.topics.contain(topic);
+        let item = match stamp.kind {
+            Kind::Message if is_wanted => Item::Message { topic, payload: payload.clone() },
+            Kind::Pack if is_wanted => {
+                let bytes = payload.to_bytes();
+                for Packed { from, index, payload, .. } in Packed::all(&bytes, stamp.from) {
+                    let is_awaited = stamp.is_awaited && index == stamp.index;
+                    let item = Item::Message { topic, payload: ZBytes::from(payload.to_vec()) };
+                    self.accept(&mut inner, host, from, Waiting { index, item, is_awaited }, &route);
+                }
+                return;
+            }
+            Kind::Lost => Item::Lost(stamp.lost(&payload.to_bytes())),
+            Kind::Message | Kind::Nothing | Kind::End | Kind::Pack => Item::Nothing,
+        };
+        let waiting = Waiting { index: stamp.index, item, is_awaited: stamp.is_awaited };
+        self.accept(&mut inner, host, stamp.from, waiting, &route);
+    }
+
+    /// One part of the log of a host: passed on, kept until what lies before it has come, or dropped.
+    fn accept(&self, inner: &mut Inner, host: u64, from: u64, waiting: Waiting, route: &Route) {
+        let Some(origin) = inner.origins.get_mut(&host) else { return };
+        if waiting.index < origin.next {
+            return count(&route.counters.duplicates, 1);
+        }
+        if from > origin.next {
+            if origin.early_bytes + waiting.bytes() <= WAITING_BYTES_MAX {
+                origin.early_bytes += waiting.bytes();
+                if let Some(before) = origin.early.insert(from, waiting) {
+                    origin.early_bytes -= before.bytes();
+                    count(&route.counters.duplicates, 1);
+                }
+            }
+            return self.ask_soon(inner);
+        }
+        origin.next = waiting.index + 1;
+        self.pass(inner, host, waiting);
+        self.take_early(inner, host);
+    }
+
+    /// An answer has ended. What it has not brought is kept back on the way, and others do not wait for it.
+    fn take_end(&self, inner: &mut Inner, stamp: &Stamp) {
+        let host = stamp.origin();
+        let Some(origin) = inner.origins.get_mut(&host) else { return };
+        if !(stamp.from..=stamp.index).contains(&origin.next) {
+            return;
+        }
+        let kept_back = stamp.index + 1 - origin.next;
+        origin.next = stamp.index + 1;
+        if let Some(route) = &origin.route {
+            route.fail("messages do not come although they are sent again: a rule of Zenoh keeps them back; they are counted as lost");
+        }
+        self.pass(
+            inner,
+            host,
+            Waiting { index: stamp.index, item: Item::Lost(kept_back), is_awaited: false },
+        );
+        self.take_early(inner, host);
+    }
+
+    /// What came early and is due now.
+    fn take_early(&self, inner: &mut Inner, host: u64) {
+        while let Some(origin) = inner.origins.get_mut(&host)
+            && let Some(first) = origin.early.first_entry()
+            && *first.key() <= origin.next
+        {
+            let waiting = first.remove();
+            origin.early_bytes -= waiting.bytes();
+            if waiting.index < origin.next {
+                continue;
+            }
+            origin.next = waiting.index + 1;
+            self.pass(inner, host, waiting);
+        }
+    }
+
+    /// Publishes what is due, or puts it behind what waits.
+    fn pass(&self, inner: &mut Inner, host: u64, waiting: Waiting) {
+        let Some(origin) = inner.origins.get(&host) else { return };
+        let group = origin.group;
+        if inner.backlog.is_empty() && !inner.is_busy {
+            let slot = origin.slot;
+            let route = origin.route.clone();
+            match self.publish(host, slot, route.as_deref(), &waiting, None) {
+                Passed::Done => return self.note_done(inner, host, group, &waiting),
+                Passed::Full => {}
+                Passed::Ended => return inner.is_over = true,
+            }
+        }
+        inner.backlog_bytes += waiting.bytes();
+        inner.backlog.push_back((host, group, waiting));
+        self.note_queue(inner, host);
+        self.work.notify_all();
+    }
+
+    fn note_queue(&self, inner: &Inner, host: u64) {
+        if let Some(route) = inner.origins.get(&host).and_then(|origin| origin.route.as_ref()) {
+            route.counters.queue.store(inner.backlog.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn note_done(&self, inner: &mut Inner, host: u64, group: u64, waiting: &Waiting) {
+        let Some(origin) = inner.origins.get_mut(&host) else { return };
+        if origin.group != group {
+            return;
+        }
+        origin.done = waiting.index + 1;
+        if waiting.is_awaited {
+            self.acknowledge(origin);
+        }
+    }
+
+    /// Puts an item into the log of this host: a message as one, a loss as one too where that is wanted.
+    fn publish(
+        &self,
+        host: u64,
+        slot: Option<usize>,
+        route: Option<&Route>,
+        waiting: &Waiting,
+        wait: Option<Duration>,
+    ) -> Passed {
+        let Waiting { index, item, .. } = waiting;
+        let (index, next) = (*index, *index + 1);
+        let state = self.state.as_ref().zip(slot);
+        let (topic, payload, mark) = match item {
+            Item::Message { topic, payload } => (*topic, payload.to_bytes(), mark_of(host, index)),
+            Item::Lost(messages) => {
+                let all = self.status.route("group", &self.place.name, Direction::In, "");
+                let of = route.unwrap_or(&all);
+                count(&of.counters.lost, *messages);
+                of.fail(&format!(
+                    "{messages} messages of host {} are lost, the last of them number {index}",
+                    of.host
+                ));
+                let text = serde_json::json!({ "host": of.host, "lost": messages }).to_string();
+                match self.loss_topic {
+                    Some(topic) => (topic, text.into_bytes().into(), mark_of(host, index)),
+                    None => return self.skip(state, next),
+                }
+            }
+            Item::Nothing => return self.skip(state, next),
+        };
+        let mut publisher = lock(&self.publisher);
+        let loan = match wait {
+            None => publisher.try_loan(payload.len()).map_err(|error| match error {
+                TryPublishError::Full => None,
+                TryPublishError::Disconnected => Some(Error::Disconnected),
+                TryPublishError::Failed(error) => Some(error),
+            }),
+            Some(time) => publisher.loan_timeout(payload.len(), time).map_err(|error| match error {
+                PublishTimeoutError::Timeout => None,
+                PublishTimeoutError::Disconnected => Some(Error::Disconnected),
+                PublishTimeoutError::Failed(error) => Some(error),
+            }),
+        };
+        let mut loan = match loan {
+            Ok(loan) => loan,
+            Err(None) => return Passed::Full,
+            Err(Some(error @ Error::TooLong { .. })) => {
+                if let Some(route) = route {
+                    count(&route.counters.lost, 1);
+                    route.fail(&format!(
+                        "{error}; lost: the log of this host must be as large as that of the other"
+                    ));
+                }
+                return self.skip(state, next);
+            }
+            Err(Some(error)) => {
+                self.refuse(route, &error.to_string());
+                return Passed::Ended;
+            }
+        };
+        loan.copy_from_slice(&payload);
+        if let Some((state, slot)) = state {
+            state.intend(slot, next);
+        }
+        match loan.with_topic(topic).with_mark(mark).commit() {
+            Ok(position) => {
+                if let Some((state, slot)) = state {
+                    state.pass(slot, next, Some(position.0));
+                }
+                if let (Some(route), Item::Message { .. }) = (route, item) {
+                    count(&route.counters.sent, 1);
+                }
+                Passed::Done
+            }
+            Err(error) => {
+                self.refuse(route, &error.to_string());
+                Passed::Ended
+            }
+        }
+    }
+
+    fn skip(&self, state: Option<(&State, usize)>, next: u64) -> Passed {
+        if let Some((state, slot)) = state {
+            state.pass(slot, next, None);
+        }
+        Passed::Done
+    }
+
+    /// Publishes what waits, as there is space. A thread does this.
+    fn publish_waiting(self: &Arc<Self>) {
+        let mut inner = lock(&self.inner);
+        loop {
+            if inner.is_over {
+                return;
+            }
+            let Some((host, group, waiting)) = inner.backlog.pop_front() else {
+                inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            inner.is_busy = true;
+            let origin = inner.origins.get(&host);
+            let (slot, route) = origin.map_or((None, None), |origin| (origin.slot, origin.route.clone()));
+            drop(inner);
+            let passed = loop {
+                match self.publish(host, slot, route.as_deref(), &waiting, Some(SPACE_TIME)) {
+                    Passed::Full if !lock(&self.inner).is_over => {}
+                    decided => break decided,
+                }
+            };
+            inner = lock(&self.inner);
+            (inner.is_busy, inner.backlog_bytes) = (false, inner.backlog_bytes - waiting.bytes());
+            match passed {
+                Passed::Done => self.note_done(&mut inner, host, group, &waiting),
+                Passed::Full | Passed::Ended => inner.is_over = true,
+            }
+            self.note_queue(&inner, host);
+        }
+    }
+
+    fn acknowledge(&self, origin: &Origin) {
+        if origin.name.is_empty() || !origin.is_linked {
+            return;
+        }
+        let ack = Packet::Ack { host: self.net.id, group: origin.group, next: origin.done };
+        let put = self.net.session.put(self.keys.ack(&origin.name), ack.to_bytes());
+        // One that has no space is followed by another.
+        let put = put
+            .congestion_control(CongestionControl::Drop)
+            .express(true)
+            .allowed_destination(Locality::Remote);
+        let _ = put.wait();
+        if let Some(route) = &origin.route {
+            let sent = route.counters.sent.load(Ordering::Relaxed);
+            route.counters.acknowledged.store(sent, Ordering::Relaxed);
+        }
+    }
+
+    fn take_beat(&self, sample: &Sample) {
+        let Some(Packet::Beat { host, group, from, head, incarnation }) =
+            Packet::parse(&sample.payload().to_bytes())
+        else {
+            return self.refuse(None, "a packet that is not understood, of another version perhaps; dropped");
+        };
+        let Some(name) = keys::name(keys::last(sample.key_expr().as_str())) else { return };
+        if host == self.net.id {
+            if incarnation != u64::from(self.net.incarnation) {
+                let why = format!(
+                    "another bridge calls itself {name}, too: messages of neither reach the other; give one another --host"
+                );
+                self.refuse(None, &why);
+            }
+            return;
+        }
+        let mut inner = lock(&self.inner);
+        let slot = self.state.as_ref().and_then(|state| state.slot(host));
+        let origin = inner.origins.entry(host).or_default();
+        origin.slot = slot;
+        if origin.route.is_none() || origin.name != name {
+            origin.route = Some(self.status.route("group", &self.place.name, Direction::In, &name));
+            origin.name = name;
+        }
+        if origin.group != group {
+            origin.set_linked(false);
+        }
+        if !origin.is_linked {
+            return self.ask_soon(&mut inner);
+        }
+        origin.head = head;
+        if (from..head).contains(&origin.next) {
+            origin.next = head;
+            let nothing = Waiting { index: head - 1, item: Item::Nothing, is_awaited: false };
+            self.pass(&mut inner, host, nothing);
+            self.take_early(&mut inner, host);
+        }
+        let origin = &inner.origins[&host];
+        self.acknowledge(origin);
+        if origin.next < head {
+            self.ask_soon(&mut inner);
+        }
+    }
+
+    fn ask_soon(&self, inner: &mut Inner) {
+        if !inner.has_questions {
+            inner.has_questions = true;
+            self.work.notify_all();
+        }
+    }
+
+    /// Asks the hosts what there is to be asked. A thread does this.
+    fn ask(self: &Arc<Self>) {
+        let mut inner = lock(&self.inner);
+        loop {
+            if inner.is_over {
+                return;
+            }
+            if !inner.has_questions {
+                (inner, _) = self.work.wait_timeout(inner, ASK_AGAIN).unwrap_or_else(PoisonError::into_inner);
+            }
+            inner.has_questions = false;
+            let hosts: Vec<u64> = inner.origins.keys().copied().collect();
+            for host in hosts {
+                inner = self.ask_host(inner, host);
+            }
+        }
+    }
+
+    fn ask_host<'a>(
+        self: &'a Arc<Self>,
+        mut inner: MutexGuard<'a, Inner>,
+        host: u64,
+    ) -> MutexGuard<'a, Inner> {
+        let waits = inner.is_busy || inner.backlog.iter().any(|(of, ..)| *of == host);
+        let Some(origin) = inner.origins.get_mut(&host).filter(|origin| !origin.name.is_empty()) else {
+            return inner;
+        };
+        if !origin.is_linked {
+            // What waits is of the group that it had: first that.
+            if waits || origin.asked.is_some_and(|at| at.elapsed() < ASK_AGAIN) {
+                return inner;
+            }
+            origin.asked = Some(Instant::now());
+            let hello = Packet::Hello { host: self.net.id, group: origin.group, next: origin.done };
+            let key = self.keys.link(&origin.name);
+            drop(inner);
+            let shared = Arc::clone(self);
+            self.question(&key, hello, move |reply| shared.take_welcome(host, reply), || ());
+            return lock(&self.inner);
+        }
+        let end = origin.early.keys().next().copied().unwrap_or(origin.head);
+        // No more is asked for than may wait.
+        if origin.is_fetching || end <= origin.next || inner.backlog_bytes > WAITING_BYTES_MAX {
+            return inner;
+        }
+        let Some(origin) = inner.origins.get_mut(&host) else { return inner };
+        origin.is_fetching = true;
+        let begun = origin.next;
+        let hello = Packet::Hello { host: self.net.id, group: origin.group, next: origin.done };
+        let key = format!("{}?from={};to={end}", self.keys.link(&origin.name), origin.next);
+        let route = origin.route.clone();
+        drop(inner);
+        let (shared, over) = (Arc::clone(self), Arc::clone(self));
+        let take = move |reply: Reply| match reply.result() {
+            Ok(sample) => {
+                let Some(stamp) = sample.attachment().and_then(|bytes| Stamp::parse(&bytes.to_bytes()))
+                else {
+                    return;
+                };
+                if let Some(route) = &route {
+                    count(&route.counters.resent, u64::from(stamp.kind == Kind::Message));
+                }
+                shared.take(&stamp, stamp.topic, sample.payload());
+            }
+            Err(error) => {
+                shared.refuse(route.as_deref(), &error.payload().try_to_string().unwrap_or_default())
+            }
+        };
+        self.question(&key, hello, take, move || {
+            let mut inner = lock(&over.inner);
+            if let Some(origin) = inner.origins.get_mut(&host) {
+                origin.is_fetching = false;
+                over.acknowledge(origin);
+                let is_behind = !origin.early.is_empty() || origin.next < origin.head;
+                // What brought nothing is asked again in a while.
+                if is_behind && origin.next > begun {
+                    over.ask_soon(&mut inner);
+                }
+            }
+        });
+        lock(&self.inner)
+    }
+
+    /// Asks a host; `over` is called when all answers have come, or none comes any more.
+    fn question(
+        &self,
+        key: &str,
+        packet: Packet,
+        take: impl Fn(Reply) + Send + Sync + 'static,
+        over: impl FnOnce() + Send + Sync + 'static,
+    ) {
+        struct Over<F: FnOnce()>(Option<F>);
+        impl<F: FnOnce()> Drop for Over<F> {
+            fn drop(&mut self) {
+                self.0.take().into_iter().for_each(|over| over());
+            }
+        }
+        let over = Over(Some(over));
+        let get = self.net.session.get(key).payload(packet.to_bytes()).timeout(ANSWER_TIME);
+        let get = get
+            .target(QueryTarget::All)
+            .consolidation(ConsolidationMode::None)
+            .accept_replies(ReplyKeyExpr::Any);
+        let asked = get.allowed_destination(Locality::Remote).callback(move |reply| {
+            let _ = &over;
+            take(reply);
+        });
+        if let Err(error) = asked.wait() {
+            log(&format!("{key}: {error}"));
+        }
+    }
+
+    fn take_welcome(&self, host: u64, reply: Reply) {
+        let sample = match reply.result() {
+            Ok(sample) => sample,
+            Err(error) => {
+                let said = error.payload().try_to_string().unwrap_or_default().into_owned();
+                return self.refuse(None, &said);
+            }
+        };
+        let Some(Packet::Welcome { group, begin, head, .. }) = Packet::parse(&sample.payload().to_bytes())
+        else {
+            return;
+        };
+        let mut inner = lock(&self.inner);
+        let waits = inner.is_busy || inner.backlog.iter().any(|(of, ..)| *of == host);
+        let Some(origin) = inner.origins.get_mut(&host).filter(|origin| !origin.is_linked) else { return };
+        if origin.group != group || origin.slot.is_none() && origin.next == 0 {
+            if waits {
+                return;
+            }
+            (origin.group, origin.next, origin.done) = (group, begin, begin);
+            if let Some((state, slot)) = self.state.as_ref().zip(origin.slot) {
+                state.begin(slot, group, begin);
+            }
+        }
+        origin.early.clear();
+        (origin.early_bytes, origin.head) = (0, head);
+        origin.set_linked(true);
+        let is_behind = origin.next < head;
+        self.acknowledge(origin);
+        if is_behind {
+            self.ask_soon(&mut inner);
+        }
+    }
+}
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    Done,
+    Full,
+    Ended,
+}

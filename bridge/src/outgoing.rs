@@ -1,0 +1,615 @@
+//! The sending side of a group: reads the log, puts each message into Zenoh, and has it again in the log until every other end has it.
+//!
+//! It is a subscriber with a deadline. What is not acknowledged holds space in the log, so that it can be read again; publishers wait
+//! for that no longer than the deadline, then it is demoted, and what they overwrite is lost and counted. The window keeps it from
+//! sending what nobody takes: a network that stands still costs local publishers one deadline, and then nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use causeway::{
+    Error, Group, Policy, Position, Received, Refusal, SubscribeOptions, Subscriber, TryRecvError,
+};
+use causeway_os::process::poll;
+use zenoh::Wait;
+use zenoh::bytes::ZBytes;
+use zenoh::pubsub::Publisher;
+use zenoh::qos::CongestionControl;
+use zenoh::query::{Query, Queryable};
+use zenoh::sample::Locality;
+
+use crate::bell::{self, Listener};
+use crate::failure::Result;
+use crate::keys::GroupKeys;
+use crate::lists::GroupPlace;
+use crate::net::Net;
+use crate::status::{Route, count};
+use crate::wire::{Kind, PACKED_BYTES, Packed, Packet, Stamp};
+
+/// At most so many messages are read before the others are heard.
+const BATCH: usize = 512;
+/// A message with a longer payload is not packed with others, and a pack of more bytes is sent.
+const PACKED_PAYLOAD_MAX: usize = 2048;
+const PACK_BYTES_MAX: usize = 48 << 10;
+/// Records of messages that can be asked for again.
+const ENTRIES_MAX: usize = 1 << 18;
+/// The most bytes of log that are on their way.
+const WINDOW_BYTES_MAX: u64 = 8 << 20;
+/// How often the others are told how far this end is, and how soon after it has fallen silent.
+const BEAT: Duration = Duration::from_millis(500);
+const BEAT_AFTER: Duration = Duration::from_millis(50);
+/// Receivers that are there when this end is started have so much time to say what they lack, before it is given up.
+const GRACE: Duration = Duration::from_secs(2);
+/// A subscriber that was demoted is waited for again so much later: a link that flaps costs publishers a deadline in this time.
+const DEMOTED_FOR: Duration = Duration::from_secs(10);
+/// One answer has at most so many bytes, and one message more.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// What comes from the network.
+#[derive(Debug)]
+enum Event {
+    Question(Query),
+    Packet(Packet),
+}
+
+/// A part of the log: a message, or what is known of others.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    kind: Kind,
+    from: u64,
+    index: u64,
+    position: u64,
+}
+
+/// A receiver.
+#[derive(Debug)]
+struct Peer {
+    /// It has all below this index.
+    acked: u64,
+    heard: Instant,
+}
+
+/// The sending side of one group.
+pub struct Outgoing<'a> {
+    net: &'a Net,
+    keys: GroupKeys,
+    group: &'a Group,
+    place: &'a GroupPlace,
+    route: Arc<Route>,
+    patience: Duration,
+    window_bytes: u64,
+    subscriber: Subscriber,
+    /// The index of what the subscriber receives next.
+    read: u64,
+    /// Everything below this index is in `entries`, or was there.
+    next: u64,
+    /// The beginning of the next entry.
+    from: u64,
+    /// The index behind the last entry.
+    head: u64,
+    entries: VecDeque<Entry>,
+    peers: HashMap<u64, Peer>,
+    /// The oldest position that a receiver lacks, and the index there.
+    lacking: (u64, u64),
+    /// The next position at which an acknowledgement is asked for.
+    ask_at: u64,
+    publishers: Publishers,
+    pack: Pack,
+    stamp: Stamp,
+    events: Listener<Event>,
+    begun: Instant,
+    beat_at: Instant,
+    beat_head: u64,
+    /// When it may be waited for again, since it is not now.
+    demoted_until: Option<Instant>,
+    _questions: Queryable<()>,
+    _acks: zenoh::pubsub::Subscriber<()>,
+}
+
+/// One publisher of Zenoh for each topic.
+type Publishers = HashMap<u32, Publisher<'static>>;
+
+/// Small messages of one topic that go together, where there are several at once.
+struct Pack {
+    /// Whether there are packs at all.
+    packs: bool,
+    bytes: Vec<u8>,
+    /// Of the first one; then with the index of the last one.
+    stamp: Option<Stamp>,
+    count: u64,
+}
+
+impl Pack {
+    fn add(&mut self, packed: &Packed<'_>, stamp: &Stamp) {
+        match &mut self.stamp {
+            Some(first) => {
+                first.index = packed.index;
+                first.is_awaited |= stamp.is_awaited;
+            }
+            none => *none = Some(stamp.clone()),
+        }
+        packed.append_to(&mut self.bytes);
+        self.count += 1;
+    }
+
+    /// Sends it; one message alone as it is.
+    fn send(
+        &mut self,
+        net: &Net,
+        keys: &GroupKeys,
+        publishers: &mut Publishers,
+        route: &Route,
+    ) -> Result<()> {
+        let Some(mut stamp) = self.stamp.take() else { return Ok(()) };
+        let (mut bytes, messages) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.count));
+        if messages == 1 {
+            bytes.drain(..PACKED_BYTES);
+        } else {
+            stamp.kind = Kind::Pack;
+        }
+        let publisher = match publishers.get(&stamp.topic) {
+            Some(publisher) => publisher,
+            None => {
+                let publisher = net.session.declare_publisher(keys.topic(stamp.topic));
+                let publisher = publisher.congestion_control(CongestionControl::Block);
+                let publisher = publisher.allowed_destination(Locality::Remote).wait()?;
+                publishers.entry(stamp.topic).or_insert(publisher)
+            }
+        };
+        publisher.put(ZBytes::from(bytes)).attachment(stamp.to_bytes()).wait()?;
+        count(&route.counters.sent, messages);
+        Ok(())
+    }
+}
+
+/// Subscribes so that publishers wait for a limited time, or not at all where the group does not allow that.
+fn subscribe(group: &Group, patience: Duration) -> Result<Subscriber, Error> {
+    let with = |policy| group.subscribe(SubscribeOptions::new(policy).from_oldest().keep_received());
+    match with(Policy::DemoteAfter(patience)) {
+        Err(Error::Refused(Refusal::TooPatient)) => with(Policy::Lossy),
+        decided => decided,
+    }
+}
+
+impl<'a> Outgoing<'a> {
+    /// Begins to send what is published from now on, and answers for what is still in the log.
+    pub fn new(
+        net: &'a Net,
+        group: &'a Group,
+        place: &'a GroupPlace,
+        patience: Duration,
+        packs: bool,
+        route: Arc<Route>,
+    ) -> Result<Outgoing<'a>> {
+        let keys = net.realm.group(&place.name);
+        let report = group.report()?;
+        let subscriber = subscribe(group, patience)?;
+        let (teller, events) = bell::channel()?;
+        let ask = teller.clone();
+        let questions = net.session.declare_queryable(keys.link(&net.host)).allowed_origin(Locality::Remote);
+        let questions = questions.callback(move |query| ask.tell(Event::Question(query))).wait()?;
+        let acks = net.session.declare_subscriber(keys.ack(&net.host)).allowed_origin(Locality::Remote);
+        let acks = acks
+            .callback(move |sample| {
+                if let Some(packet) = Packet::parse(&sample.payload().to_bytes()) {
+                    teller.tell(Event::Packet(packet));
+                }
+            })
+            .wait()?;
+        let (index, position) = (subscriber.messages_before(), subscriber.position().0);
+        let stamp = Stamp {
+            kind: Kind::Message,
+            publisher: 0,
+            sequence: 0,
+            group: subscriber.group_number(),
+            from: 0,
+            index: 0,
+            position: 0,
+            epoch: 0,
+            incarnation: net.incarnation,
+            topic: 0,
+            is_awaited: false,
+            hops: vec![net.id],
+        };
+        let mut outgoing = Outgoing {
+            net,
+            keys,
+            group,
+            place,
+            route,
+            patience,
+            window_bytes: (report.capacity_bytes / 2).min(WINDOW_BYTES_MAX),
+            subscriber,
+            read: index,
+            next: index,
+            from: index,
+            head: index,
+            entries: VecDeque::new(),
+            peers: HashMap::new(),
+            lacking: (position, index),
+            ask_at: 0,
+            publishers: Publishers::new(),
+            pack: Pack { packs, bytes: Vec::new(), stamp: None, count: 0 },
+            stamp,
+            events,
+            begun: Instant::now(),
+            beat_at: Instant::now(),
+            beat_head: u64::MAX,
+            demoted_until: None,
+            _questions: questions,
+            _acks: acks,
+        };
+        // What was published before is not sent, but can be asked for by those who had the part before it.
+        while outgoing.read < report.messages && outgoing.receive(false)? {}
+        Ok(outgoing)
+    }
+
+    /// Sends until the group ends, or `is_over`.
+    pub fn run(&mut self, is_over: impl Fn() -> bool) -> Result<()> {
+        while !is_over() {
+            self.hear();
+            self.forget_silent();
+            self.beat_if_due();
+            let mut received = 0;
+            while received < BATCH && !self.is_window_full() && self.receive(true)? {
+                received += 1;
+            }
+            self.flush()?;
+            self.promote_if_due()?;
+            if self.peers.is_empty() {
+                self.let_go();
+            }
+            if received == 0 {
+                self.sleep()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next thing out of the log, and sends it if it is a message that crosses. False if there is none.
+    fn receive(&mut self, sends: bool) -> Result<bool> {
+        let message = match self.subscriber.try_recv() {
+            Ok(Received::Message(message)) => message,
+            Ok(Received::Lost { messages, .. }) => {
+                self.read += messages;
+                self.lose_until(self.read);
+                return Ok(true);
+            }
+            Ok(Received::Demoted) => {
+                self.demoted_until = Some(Instant::now() + DEMOTED_FOR);
+                self.route.fail("the other end has not taken messages for so long that publishers no longer wait for this bridge; what they overwrite is counted");
+                return Ok(true);
+            }
+            Err(TryRecvError::Empty) => return Ok(false),
+            Err(TryRecvError::Disconnected) => return Err(Error::Disconnected.into()),
+            Err(TryRecvError::Failed(error)) => return Err(error.into()),
+        };
+        let index = self.read;
+        self.read += 1;
+        if index < self.next {
+            return Ok(true);
+        }
+        self.next = self.read;
+        if message.mark != 0 || !self.place.topics.contain(message.topic) {
+            return Ok(true);
+        }
+        let position = message.position.0;
+        self.stamp.kind = Kind::Message;
+        (self.stamp.publisher, self.stamp.sequence) = (message.publisher, message.sequence);
+        (self.stamp.from, self.stamp.index, self.stamp.position) = (self.from, index, position);
+        self.stamp.topic = message.topic;
+        if sends {
+            let packed = Packed {
+                publisher: message.publisher,
+                sequence: message.sequence,
+                from: self.from,
+                index,
+                payload: message.bytes,
+            };
+            self.stamp.is_awaited = position >= self.ask_at;
+            if self.stamp.is_awaited {
+                self.ask_at = position + self.window_bytes / 4;
+            }
+            let is_small =
+                message.bytes.len() <= PACKED_PAYLOAD_MAX && index - self.from < u64::from(u32::MAX);
+            let continues = self.pack.bytes.len() < PACK_BYTES_MAX
+                && (self.pack.count > 1 || self.pack.bytes.len() <= PACKED_BYTES + PACKED_PAYLOAD_MAX)
+                && self.pack.stamp.as_ref().is_some_and(|first| first.topic == message.topic)
+                && self.pack.packs
+                && is_small;
+            if !continues {
+                // What was packed before goes first.
+                Pack::send(&mut self.pack, self.net, &self.keys, &mut self.publishers, &self.route)?;
+            }
+            self.pack.add(&packed, &self.stamp);
+        }
+        self.push(Entry { kind: Kind::Message, from: self.from, index, position });
+        Ok(true)
+    }
+
+    /// Sends what is packed.
+    fn flush(&mut self) -> Result<()> {
+        Pack::send(&mut self.pack, self.net, &self.keys, &mut self.publishers, &self.route)
+    }
+
+    fn push(&mut self, entry: Entry) {
+        (self.from, self.head) = (entry.index + 1, entry.index + 1);
+        self.entries.push_back(entry);
+        if self.entries.len() > ENTRIES_MAX {
+            self.entries.pop_front();
+        }
+    }
+
+    /// Messages up to this index were overwritten before they were read.
+    fn lose_until(&mut self, end: u64) {
+        if end <= self.next {
+            return;
+        }
+        let position = self.subscriber.position().0;
+        if self.from < self.next {
+            self.push(Entry { kind: Kind::Nothing, from: self.from, index: self.next - 1, position });
+        }
+        count(&self.route.counters.lost, end - self.next);
+        self.push(Entry { kind: Kind::Lost, from: self.next, index: end - 1, position });
+        self.next = end;
+    }
+
+    /// Whether so much is on its way that nothing is added.
+    fn is_window_full(&self) -> bool {
+        !self.peers.is_empty()
+            && self.subscriber.position().0.saturating_sub(self.lacking.0) > self.window_bytes
+    }
+
+    /// Everything that comes from the network.
+    fn hear(&mut self) {
+        let events: Vec<Event> = self.events.take().collect();
+        for event in events {
+            match event {
+                Event::Packet(Packet::Ack { host, group, next }) => self.take_ack(host, group, next),
+                Event::Packet(_) => count(&self.route.counters.refused, 1),
+                Event::Question(query) => self.answer(&query),
+            }
+        }
+    }
+
+    fn take_ack(&mut self, host: u64, group: u64, next: u64) {
+        if group != self.stamp.group {
+            return;
+        }
+        if next > self.next {
+            count(&self.route.counters.refused, 1);
+            let head = self.next;
+            return self.route.fail(&format!(
+                "host {host:016x} acknowledges message {next}, but only {head} were sent; not believed"
+            ));
+        }
+        let heard = Instant::now();
+        let Some(peer) = self.peers.get_mut(&host) else {
+            // It knows the bridge before this one.
+            self.peers.insert(host, Peer { acked: next, heard });
+            return self.peers_changed();
+        };
+        peer.heard = heard;
+        if next > peer.acked {
+            peer.acked = next;
+            self.let_go();
+        }
+    }
+
+    /// Lets publishers overwrite what no receiver lacks.
+    fn let_go(&mut self) {
+        let acked = self.peers.values().map(|peer| peer.acked).min();
+        let acked = match acked {
+            Some(acked) => acked,
+            None if self.begun.elapsed() < GRACE => return,
+            None => self.next,
+        };
+        let first = self.entries.partition_point(|entry| entry.index < acked);
+        let position = self.entries.get(first).map_or(self.subscriber.position().0, |entry| entry.position);
+        let before = self.entries.partition_point(|entry| entry.index < self.lacking.1);
+        if !self.peers.is_empty() && first > before {
+            count(&self.route.counters.acknowledged, (first - before) as u64);
+        }
+        self.lacking = (position, acked);
+        self.subscriber.release(Position(position));
+        let waiting = if self.peers.is_empty() { 0 } else { self.entries.len() - first };
+        self.route.counters.queue.store(waiting as u64, Ordering::Relaxed);
+    }
+
+    /// Forgets receivers that have not said anything for as long as the lease. What they lack is counted when they are back.
+    fn forget_silent(&mut self) {
+        let (lease, before) = (self.net.lease, self.peers.len());
+        self.peers.retain(|_, peer| peer.heard.elapsed() < lease);
+        if self.peers.len() != before {
+            self.route.fail(&format!(
+                "a host has not answered for {lease:?}; it is not waited for until it is back"
+            ));
+            self.peers_changed();
+        }
+    }
+
+    fn peers_changed(&mut self) {
+        self.route.counters.peers.store(self.peers.len() as u64, Ordering::Relaxed);
+        self.let_go();
+    }
+
+    fn beat_due(&self) -> Instant {
+        self.beat_at
+            + if self.head == self.beat_head || self.beat_head == u64::MAX { BEAT } else { BEAT_AFTER }
+    }
+
+    fn beat_if_due(&mut self) {
+        if Instant::now() < self.beat_due() {
+            return;
+        }
+        let (host, group, incarnation) = (self.net.id, self.stamp.group, u64::from(self.net.incarnation));
+        let beat = Packet::Beat { host, group, from: self.from, head: self.next, incarnation };
+        let put = self.net.session.put(self.keys.beat(&self.net.host), beat.to_bytes());
+        // Behind the messages that were sent, in their queue; without space, the next one tells.
+        let _ = put.congestion_control(CongestionControl::Drop).allowed_destination(Locality::Remote).wait();
+        (self.beat_at, self.beat_head) = (Instant::now(), self.head);
+    }
+
+    fn answer(&mut self, query: &Query) {
+        let number = |name| query.parameters().get(name).and_then(|text| text.parse::<u64>().ok());
+        let packet = query.payload().and_then(|payload| Packet::parse(&payload.to_bytes()));
+        let Some(Packet::Hello { host, group, next }) = packet else {
+            count(&self.route.counters.refused, 1);
+            let _ = query.reply_err("not understood: this bridge speaks format 1").wait();
+            return;
+        };
+        match (number("from"), number("to")) {
+            (Some(from), Some(to)) => {
+                if let Some(peer) = self.peers.get_mut(&host) {
+                    peer.heard = Instant::now();
+                }
+                self.send_again(query, from, to);
+            }
+            _ => self.welcome(query, host, group, next),
+        }
+    }
+
+    /// A receiver begins, or begins again.
+    fn welcome(&mut self, query: &Query, host: u64, group: u64, next: u64) {
+        let own = self.stamp.group;
+        let begin = match group {
+            0 => self.next,
+            of if of != own => self.entries.front().map_or(self.from, |entry| entry.from),
+            _ if next <= self.next => next,
+            _ => {
+                count(&self.route.counters.refused, 1);
+                let why = format!(
+                    "host {host:016x} says that it has {next} messages, but there are {}; not believed",
+                    self.next
+                );
+                self.route.fail(&why);
+                let _ = query.reply_err(why).wait();
+                return;
+            }
+        };
+        let welcome = Packet::Welcome { host: self.net.id, group: own, begin, head: self.next };
+        let _ = query.reply(self.keys.link(&self.net.host), welcome.to_bytes()).wait();
+        self.peers.insert(host, Peer { acked: begin, heard: Instant::now() });
+        self.peers_changed();
+    }
+
+    /// Sends what lies from one index up to before another, as far as it is still there, and says of the rest that it is lost.
+    fn send_again(&mut self, query: &Query, from: u64, to: u64) {
+        let (mut at, to, mut bytes) = (from, to.min(self.next), 0);
+        let mut stamp = Stamp { is_awaited: false, ..self.stamp.clone() };
+        let (route, keys, link) = (&self.route, &self.keys, self.keys.link(&self.net.host));
+        let reply = |stamp: &Stamp, payload: Vec<u8>| {
+            // Under the key that it had before: what a rule keeps back there is kept back here.
+            let is_message = stamp.kind == Kind::Message;
+            let key = if is_message { keys.topic(stamp.topic) } else { link.clone() };
+            count(&route.counters.resent, u64::from(is_message));
+            let _ = query.reply(key, payload).attachment(stamp.to_bytes()).wait();
+        };
+        // Where messages begin that are not there any more, and how many they are.
+        let mut lost: Option<(u64, u64)> = None;
+        let lose = |lost: &mut Option<(u64, u64)>, begin, messages| {
+            let (begin, before) = lost.unwrap_or((begin, 0));
+            *lost = Some((begin, before + messages));
+        };
+        let first = self.entries.partition_point(|entry| entry.index < from);
+        for entry in self.entries.iter().skip(first).take_while(|entry| entry.from < to).copied() {
+            if bytes > ANSWER_BYTES_MAX {
+                break;
+            }
+            // What is older than all entries; which of it crossed is not known.
+            if entry.from > at {
+                lose(&mut lost, at, entry.from - at);
+                at = entry.from;
+            }
+            let again = match entry.kind {
+                Kind::Message => self.subscriber.read_again(Position(entry.position)).ok().flatten(),
+                _ => None,
+            };
+            let payload = again.map(|message| {
+                (stamp.publisher, stamp.sequence, stamp.topic) =
+                    (message.publisher, message.sequence, message.topic);
+                message.bytes.to_vec()
+            });
+            match (entry.kind, &payload) {
+                (Kind::Message, None) => lose(&mut lost, at, 1),
+                (Kind::Lost, _) => lose(&mut lost, at, entry.index + 1 - at),
+                _ => {
+                    if let Some((begin, messages)) = lost.take() {
+                        (stamp.kind, stamp.from, stamp.index) = (Kind::Lost, begin, at - 1);
+                        reply(&stamp, messages.to_le_bytes().into());
+                    }
+                    (stamp.kind, stamp.from, stamp.index, stamp.position) =
+                        (entry.kind, at, entry.index, entry.position);
+                    bytes += payload.as_ref().map_or(0, Vec::len) + 64;
+                    reply(&stamp, payload.unwrap_or_default());
+                }
+            }
+            at = entry.index + 1;
+        }
+        let is_whole = bytes <= ANSWER_BYTES_MAX;
+        if is_whole && at < to.min(self.from) {
+            lose(&mut lost, at, to.min(self.from) - at);
+            at = to.min(self.from);
+        }
+        if let Some((begin, messages)) = lost {
+            (stamp.kind, stamp.from, stamp.index) = (Kind::Lost, begin, at - 1);
+            reply(&stamp, messages.to_le_bytes().into());
+        }
+        if is_whole && at < to {
+            (stamp.kind, stamp.from, stamp.index) = (Kind::Nothing, at, to - 1);
+            reply(&stamp, Vec::new());
+            at = to;
+        }
+        if from < at {
+            (stamp.kind, stamp.from, stamp.index) = (Kind::End, from, at - 1);
+            reply(&stamp, Vec::new());
+        }
+    }
+
+    /// Subscribes anew once the others take messages again, so that publishers wait for this end as before.
+    fn promote_if_due(&mut self) -> Result<()> {
+        if self.demoted_until.is_none_or(|until| Instant::now() < until) || self.is_window_full() {
+            return Ok(());
+        }
+        self.subscriber = subscribe(self.group, self.patience)?;
+        self.demoted_until = None;
+        self.read = self.subscriber.messages_before();
+        self.lose_until(self.read);
+        self.let_go();
+        Ok(())
+    }
+
+    /// Sleeps until there is something to do.
+    fn sleep(&mut self) -> Result<()> {
+        let mut timeout = self.beat_due().saturating_duration_since(Instant::now());
+        if self.is_window_full() {
+            poll(&[self.events.as_fd()], Some(timeout))?;
+            return Ok(());
+        }
+        match self.subscriber.arm() {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            // Nobody is left to ring its doorbell, and publishers may go on.
+            Err(Error::ServerGone) => {
+                timeout = timeout.min(Duration::from_millis(5));
+                poll(&[self.events.as_fd()], Some(timeout))?;
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let ready = poll(&[self.subscriber.as_fd(), self.events.as_fd()], Some(timeout))?;
+        if !ready[0] {
+            self.subscriber.disarm();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Outgoing<'_> {
+    fn drop(&mut self) {
+        self.route.counters.peers.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,422 @@
+//! The bytes beside a message, and those of the packets between bridges: little-endian, each begins with the format and its kind, and
+//! each may have more behind it than is described here. What is received is input from another machine: it is checked, and what is
+//! not understood is counted and dropped.
+//!
+//! A message of a group is known by the number of the group and its *index*: how many messages the group had before it. Both come
+//! from the log, so neither the bridge of its host nor that of another one forgets them when it is started again.
+
+/// The format of everything here. What has another one is not understood.
+pub const FORMAT: u8 = 1;
+/// Hosts that a message may have passed.
+pub const HOPS_MAX: usize = 16;
+
+/// What a record of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A message.
+    Message = 0,
+    /// Messages that are not there any more; how many is the payload, eight bytes.
+    Lost = 1,
+    /// Nothing that crosses.
+    Nothing = 2,
+    /// The end of an answer: whatever of this part has not come is kept back on the way, and does not come.
+    End = 3,
+    /// Several messages of one topic in one: see [`Packed`].
+    Pack = 4,
+}
+
+/// The number by which a host is known in attachments: FNV-1a of its name, mixed so that all bits differ, never 0.
+pub fn host_id(name: &str) -> u64 {
+    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    // Short names differ in few of its bits, and a mark has the upper ones.
+    let mixed = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed ^ mixed >> 32).max(1)
+}
+
+/// The mark that a message of another host gets in the log of this one: who finds it there knows that it came over a bridge, and
+/// which it is. Never 0.
+pub fn mark_of(origin: u64, index: u64) -> u64 {
+    (origin >> 48).max(1) << 48 | (index & 0xffff_ffff_ffff)
+}
+
+/// What stands beside each message: 56 bytes and more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// What it is.
+    pub kind: Kind,
+    /// The publisher's slot in its group.
+    pub publisher: u8,
+    /// How many messages the publisher had published before.
+    pub sequence: u32,
+    /// The number of the group at its host.
+    pub group: u64,
+    /// This record covers the messages of the group from this index on: those before `index` do not cross.
+    pub from: u64,
+    /// The index of the message.
+    pub index: u64,
+    /// Its position in the log.
+    pub position: u64,
+    /// The epoch of the log.
+    pub epoch: u32,
+    /// Which of all processes that were the bridge of the host has sent it.
+    pub incarnation: u32,
+    /// The topic; in the key, too, where there is one.
+    pub topic: u32,
+    /// The sender waits for an acknowledgement of this one.
+    pub is_awaited: bool,
+    /// The hosts that it has passed, its origin first.
+    pub hops: Vec<u64>,
+}
+
+impl Stamp {
+    /// The attachment.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(56 + 8 * self.hops.len());
+        bytes.extend([FORMAT, self.kind as u8, self.publisher, self.hops.len() as u8]);
+        bytes.extend(self.sequence.to_le_bytes());
+        for word in [self.group, self.from, self.index, self.position] {
+            bytes.extend(word.to_le_bytes());
+        }
+        for word in [self.epoch, self.incarnation, self.topic, u32::from(self.is_awaited)] {
+            bytes.extend(word.to_le_bytes());
+        }
+        for hop in &self.hops {
+            bytes.extend(hop.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What an attachment says, if it is one.
+    pub fn parse(bytes: &[u8]) -> Option<Stamp> {
+        let mut bytes = Bytes::of(bytes)?;
+        let kinds = [Kind::Message, Kind::Lost, Kind::Nothing, Kind::End, Kind::Pack];
+        let [kind, publisher, hops] = bytes.take()?;
+        let kind = *kinds.get(usize::from(kind))?;
+        let sequence = bytes.u32()?;
+        let [group, from, index, position] = [bytes.u64()?, bytes.u64()?, bytes.u64()?, bytes.u64()?];
+        let [epoch, incarnation, topic, flags] = [bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?];
+        let hops = usize::from(hops);
+        if !(1..=HOPS_MAX).contains(&hops) || from > index || index >= u64::MAX / 2 {
+            return None;
+        }
+        let hops = (0..hops).map(|_| bytes.u64()).collect::<Option<_>>()?;
+        let is_awaited = flags & 1 != 0;
+        Some(Stamp {
+            kind,
+            publisher,
+            sequence,
+            group,
+            from,
+            index,
+            position,
+            epoch,
+            incarnation,
+            topic,
+            is_awaited,
+            hops,
+        })
+    }
+
+    /// The host where it was published.
+    pub fn origin(&self) -> u64 {
+        self.hops[0]
+    }
+
+    /// Whether it has passed this host before.
+    pub fn has_passed(&self, host: u64) -> bool {
+        self.hops.contains(&host)
+    }
+
+    /// How many messages are lost, as the record says, and no more than it covers.
+    pub fn lost(&self, payload: &[u8]) -> u64 {
+        let covered = self.index - self.from + 1;
+        payload.try_into().map_or(covered, |count| u64::from_le_bytes(count).min(covered))
+    }
+}
+
+/// A message in a pack: its header, and its payload behind that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed<'a> {
+    /// As in [`Stamp`].
+    pub publisher: u8,
+    /// As in [`Stamp`].
+    pub sequence: u32,
+    /// As in [`Stamp`].
+    pub from: u64,
+    /// As in [`Stamp`].
+    pub index: u64,
+    /// The message.
+    pub payload: &'a [u8],
+}
+
+/// Bytes before each payload in a pack.
+pub const PACKED_BYTES: usize = 16;
+
+impl<'a> Packed<'a> {
+    /// Appends it to a pack.
+    pub fn append_to(&self, pack: &mut Vec<u8>) {
+        // A message that passes over more than that is not packed.
+        let skipped = u32::try_from(self.index - self.from).unwrap_or(u32::MAX);
+        for word in [self.payload.len() as u32, skipped, self.sequence, u32::from(self.publisher)] {
+            pack.extend(word.to_le_bytes());
+        }
+        pack.extend(self.payload);
+    }
+
+    /// The messages of a pack, which begins with this index. It ends where the bytes make no sense any more.
+    pub fn all(pack: &'a [u8], mut from: u64) -> impl Iterator<Item = Packed<'a>> {
+        let mut bytes = Bytes(pack);
+        std::iter::from_fn(move || {
+            let [length, skipped, sequence, publisher] =
+                [bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?];
+            let (payload, rest) = bytes.0.split_at_checked(length as usize)?;
+            bytes.0 = rest;
+            let index = from.checked_add(u64::from(skipped))?;
+            let packed = Packed { publisher: publisher as u8, sequence, from, index, payload };
+            from = index + 1;
+            Some(packed)
+        })
+    }
+}
+
+/// A packet between two bridges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// Asks a sender where to begin. `group` and `next` are what the receiver has of it, 0 if nothing.
+    Hello {
+        /// The receiver.
+        host: u64,
+        /// Number of the group that it has messages of.
+        group: u64,
+        /// The index that it expects next.
+        next: u64,
+    },
+    /// The answer.
+    Welcome {
+        /// The sender.
+        host: u64,
+        /// Number of the group that it reads.
+        group: u64,
+        /// The index with which the receiver begins.
+        begin: u64,
+        /// The index behind the last that was read.
+        head: u64,
+    },
+    /// The receiver has everything below `next`, in the log of its group.
+    Ack {
+        /// The receiver.
+        host: u64,
+        /// Number of the sender's group.
+        group: u64,
+        /// The index that it expects next.
+        next: u64,
+    },
+    /// How far a sender is.
+    Beat {
+        /// The sender.
+        host: u64,
+        /// Number of its group.
+        group: u64,
+        /// Nothing from this index up to `head` crosses.
+        from: u64,
+        /// The index behind the last that was read.
+        head: u64,
+        /// Which of all processes that were the bridge of this host.
+        incarnation: u64,
+    },
+}
+
+impl Packet {
+    /// Its bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let (kind, words) = match self {
+            Packet::Hello { host, group, next } => (0, [host, group, next, 0, 0]),
+            Packet::Welcome { host, group, begin, head } => (1, [host, group, begin, head, 0]),
+            Packet::Ack { host, group, next } => (2, [host, group, next, 0, 0]),
+            Packet::Beat { host, group, from, head, incarnation } => {
+                (3, [host, group, from, head, incarnation])
+            }
+        };
+        let mut bytes = vec![FORMAT, kind, 0, 0, 0, 0, 0, 0];
+        bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        bytes
+    }
+
+    /// The packet that these bytes are, if they are one.
+    pub fn parse(bytes: &[u8]) -> Option<Packet> {
+        let mut bytes = Bytes::of(bytes)?;
+        let [kind, ..]: [u8; 7] = bytes.take()?;
+        let [host, group, third] = [bytes.u64()?, bytes.u64()?, bytes.u64()?];
+        let [fourth, fifth] = [bytes.u64()?, bytes.u64()?];
+        Some(match kind {
+            0 => Packet::Hello { host, group, next: third },
+            1 => Packet::Welcome { host, group, begin: third, head: fourth },
+            2 => Packet::Ack { host, group, next: third },
+            3 => Packet::Beat { host, group, from: third, head: fourth, incarnation: fifth },
+            _ => return None,
+        })
+    }
+}
+
+/// What stands beside a signal of the bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignalStamp {
+    /// The host of the name.
+    pub host: u64,
+    /// Which process numbers them.
+    pub incarnation: u32,
+    /// How many signals of the name this process had sent before.
+    pub number: u64,
+    /// The object.
+    pub path: String,
+}
+
+impl SignalStamp {
+    /// The attachment.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT, 4];
+        bytes.extend((self.path.len() as u16).to_le_bytes());
+        bytes.extend(self.incarnation.to_le_bytes());
+        bytes.extend(self.host.to_le_bytes());
+        bytes.extend(self.number.to_le_bytes());
+        bytes.extend(self.path.as_bytes());
+        bytes
+    }
+
+    /// What an attachment says, if it is one.
+    pub fn parse(bytes: &[u8]) -> Option<SignalStamp> {
+        let mut bytes = Bytes::of(bytes)?;
+        let [kind, low, high] = bytes.take()?;
+        let incarnation = bytes.u32()?;
+        let (host, number) = (bytes.u64()?, bytes.u64()?);
+        let path = bytes.0.get(..usize::from(u16::from_le_bytes([low, high])))?;
+        let path = std::str::from_utf8(path).ok()?.to_owned();
+        (kind == 4 && number < u64::MAX / 2).then_some(SignalStamp { host, incarnation, number, path })
+    }
+}
+
+/// Bytes that are read from the front.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    /// Bytes of the format that is known here, behind it.
+    fn of(bytes: &'a [u8]) -> Option<Bytes<'a>> {
+        let (format, rest) = bytes.split_first()?;
+        (*format == FORMAT).then_some(Bytes(rest))
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp() -> Stamp {
+        Stamp {
+            kind: Kind::Message,
+            publisher: 3,
+            sequence: 0x0102_0304,
+            group: 0x1112_1314_1516_1718,
+            from: 5,
+            index: 7,
+            position: 4096,
+            epoch: 2,
+            incarnation: 9,
+            topic: 11,
+            is_awaited: true,
+            hops: vec![21, 22],
+        }
+    }
+
+    #[test]
+    fn an_attachment_comes_back_longer_ones_are_understood_and_shorter_ones_are_not() {
+        let bytes = stamp().to_bytes();
+        assert_eq!(bytes.len(), 56 + 16);
+        assert_eq!(Stamp::parse(&bytes), Some(stamp()));
+        assert_eq!(Stamp::parse(&[&bytes[..], &[1, 2, 3]].concat()), Some(stamp()), "it grows at its end");
+        for length in 0..bytes.len() {
+            assert_eq!(Stamp::parse(&bytes[..length]), None, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_attachment() {
+        let good = stamp().to_bytes();
+        // Another format, an unknown kind, no hop, too many; an index below its beginning, or beyond all that can be.
+        for (at, value) in [(0, 2), (1, 9), (3, 0), (3, 200), (16, 8), (31, 0xff)] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            assert_eq!(Stamp::parse(&bad), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_document() {
+        let bytes = stamp().to_bytes();
+        assert_eq!(bytes[..8], [1, 0, 3, 2, 4, 3, 2, 1]);
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        assert_eq!([8, 16, 24, 32].map(word), [0x1112_1314_1516_1718, 5, 7, 4096]);
+        assert_eq!([40, 48].map(word), [9 << 32 | 2, 1 << 32 | 11]);
+        assert_eq!([56, 64].map(word), [21, 22]);
+    }
+
+    #[test]
+    fn packets_come_back() {
+        let (host, group) = (1, 2);
+        for packet in [
+            Packet::Hello { host, group, next: 3 },
+            Packet::Welcome { host, group, begin: 3, head: 4 },
+            Packet::Ack { host, group, next: 3 },
+            Packet::Beat { host, group, from: 3, head: 4, incarnation: 5 },
+        ] {
+            let bytes = packet.to_bytes();
+            assert_eq!(Packet::parse(&[&bytes[..], &[0; 9]].concat()), Some(packet));
+            assert_eq!(Packet::parse(&bytes[..bytes.len() - 1]), None);
+            assert_eq!(Packet::parse(&[&[2], &bytes[1..]].concat()), None, "another format");
+        }
+    }
+
+    #[test]
+    fn the_attachment_of_a_signal_comes_back() {
+        let stamp = SignalStamp { host: 1, incarnation: 2, number: 3, path: "/a/b".into() };
+        let bytes = stamp.to_bytes();
+        assert_eq!(SignalStamp::parse(&[&bytes[..], b"more"].concat()), Some(stamp));
+        assert!((0..bytes.len()).all(|length| SignalStamp::parse(&bytes[..length]).is_none()));
+    }
+
+    #[test]
+    fn the_messages_of_a_pack_come_back_and_a_pack_that_is_cut_ends_there() {
+        let of = |from, index, payload| Packed { publisher: 3, sequence: 9, from, index, payload };
+        let all = [of(5, 5, &b"one"[..]), of(6, 9, b""), of(10, 10, b"three")];
+        let mut pack = Vec::new();
+        all.iter().for_each(|packed| packed.append_to(&mut pack));
+        assert_eq!(pack.len(), 3 * PACKED_BYTES + 8);
+        assert_eq!(Packed::all(&pack, 5).collect::<Vec<_>>(), all);
+        for length in 0..pack.len() {
+            let cut: Vec<_> = Packed::all(&pack[..length], 5).collect();
+            assert!(cut.len() < 3 && cut[..] == all[..cut.len()], "{length}");
+        }
+    }
+
+    #[test]
+    fn a_mark_is_never_that_of_an_unmarked_message() {
+        assert_ne!(mark_of(host_id("a"), 0), 0);
+        assert_ne!(mark_of(1, 0), 0);
+        assert_ne!(mark_of(host_id("a"), 5), mark_of(host_id("b"), 5));
+        assert_eq!(mark_of(1, 5) & 0xffff_ffff_ffff, 5);
+    }
+}

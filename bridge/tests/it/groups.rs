@@ -1,0 +1,240 @@
+//! Messages of a group on other hosts.
+
+use std::time::Duration;
+
+use causeway::{Group, GroupOptions, Received, RecvTimeoutError};
+
+use crate::support::{Bridge, GROUP, Host, Router, Seen, eventually, read_until, tick};
+
+#[test]
+fn what_is_published_on_one_host_comes_once_and_in_order_on_all_others_with_its_topic() {
+    let router = Router::start();
+    let hosts = ["a", "b", "c"].map(Host::new);
+    let bridges = hosts.each_ref().map(|host| host.bridge(&router));
+    let mut subscribers = hosts.each_ref().map(Host::subscribe);
+    bridges.iter().for_each(|bridge| bridge.linked(2));
+    // Each host publishes with a topic of its own.
+    let mut publishers = hosts.each_ref().map(|host| host.group.publisher().unwrap());
+    for number in 0..2000 {
+        for (topic, publisher) in publishers.iter_mut().enumerate() {
+            let mut loan = publisher.loan(100).unwrap().with_topic(topic as u32);
+            loan.copy_from_slice(&tick(number, 100));
+            let _ = loan.commit().unwrap();
+        }
+    }
+    for subscriber in &mut subscribers {
+        let seen = read_until(subscriber, "not everything has come", |seen| {
+            (0..3).all(|topic| seen.get(&topic).is_some_and(|seen| seen.next == 2000))
+        });
+        assert!(seen.values().all(|seen| seen.received == 2000), "{seen:?}");
+    }
+    // What came in is not sent out again, to nobody.
+    for (host, bridge) in hosts.iter().zip(&bridges) {
+        eventually("not everything is acknowledged", || bridge.route("out", "")["acknowledged"] == 2000);
+        assert_eq!(bridge.route("out", "")["sent"], 2000);
+        for other in hosts.iter().filter(|other| other.name != host.name) {
+            let route = bridge.route("in", &other.name);
+            let counts = ["sent", "lost", "looped", "refused"].map(|name| route[name].as_u64().unwrap());
+            assert_eq!(counts, [2000, 0, 0, 0], "{route}");
+        }
+    }
+}
+
+#[test]
+fn nothing_crosses_that_is_not_in_the_list_of_both_ends() {
+    let router = Router::start();
+    let hosts = ["a", "b", "c"].map(Host::new);
+    let endpoint = router.endpoint();
+    let arguments: [&[&str]; 3] = [&["--export", GROUP], &["--import", GROUP], &["--export", GROUP]];
+    let start = |(host, arguments): (&Host, &[&str])| {
+        host.bridge_with(&[&["--router", &endpoint], arguments].concat())
+    };
+    let bridges: Vec<Bridge> = hosts.iter().zip(arguments).map(start).collect();
+    bridges[0].linked(1);
+    bridges[2].linked(1);
+    let mut subscribers = hosts.each_ref().map(Host::subscribe);
+    for host in &hosts {
+        let _ = host.group.publisher().unwrap().publish(host.name.as_bytes()).unwrap();
+    }
+    let mut next = |host: usize| match subscribers[host].recv_timeout(Duration::from_millis(300)) {
+        Ok(Received::Message(message)) => Some(String::from_utf8(message.bytes.to_vec()).unwrap()),
+        Ok(news) => panic!("{news:?}"),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(error) => panic!("{error}"),
+    };
+    let mut came = Vec::new();
+    eventually("what is exported has not come where it is imported", || {
+        came.extend(next(1));
+        came.len() == 3
+    });
+    came.sort();
+    assert_eq!(came, ["a", "b", "c"]);
+    assert_eq!([next(0), next(0)], [Some("a".into()), None], "it imports nothing");
+    assert_eq!([next(2), next(2)], [Some("c".into()), None], "it imports nothing");
+}
+
+#[test]
+fn topics_that_are_not_listed_stay_and_are_no_loss() {
+    let router = Router::start();
+    let (from, to) = (Host::new("a"), Host::new("b"));
+    let mut command = from.command(&["--router", &router.endpoint(), "--export", GROUP]);
+    command = {
+        let mut listed = std::process::Command::new(command.get_program());
+        let path = from.path();
+        let arguments: Vec<_> =
+            command.get_args().map(|argument| argument.to_str().unwrap().to_owned()).collect();
+        listed.args(
+            arguments
+                .into_iter()
+                .map(|argument| if argument == path { format!("{path}:1,5-6") } else { argument }),
+        );
+        listed
+    };
+    let sending = Bridge::start(command, &from.state());
+    let receiving = to.bridge_with(&["--router", &router.endpoint(), "--import", GROUP]);
+    let mut subscriber = to.subscribe();
+    sending.linked(1);
+    let mut publisher = from.group.publisher().unwrap();
+    for number in 0..700 {
+        let _ = publisher.publish_with_topic((number % 7) as u32, &tick(number, 8)).unwrap();
+    }
+    let seen = read_until(&mut subscriber, "the listed topics have not come", |seen| {
+        [1, 5, 6].iter().all(|topic| seen.get(topic).is_some_and(|seen| seen.received == 100))
+    });
+    assert_eq!(seen.len(), 3);
+    assert_eq!(receiving.route("in", "a")["lost"], 0);
+}
+
+#[test]
+fn a_group_that_begins_anew_on_either_side_is_carried_on() {
+    let router = Router::start();
+    let (mut from, mut to) = (Host::new("a"), Host::new("b"));
+    let (sending, receiving) = (from.bridge(&router), to.bridge(&router));
+    let renew = |host: &mut Host| {
+        let path = host.path();
+        let group = Group::create("again", crate::support::options()).unwrap();
+        host.group = Group::create("none", GroupOptions::new()).unwrap();
+        group.serve_at(path).unwrap();
+        host.group = group;
+    };
+    for round in 0..3u64 {
+        sending.linked(1);
+        eventually("the receiver is not linked", || receiving.route("in", "a")["peers"] == 1);
+        let mut subscriber = to.subscribe();
+        let mut publisher = from.group.publisher().unwrap();
+        for number in 0..100 {
+            let _ = publisher.publish(&tick(number, 16)).unwrap();
+        }
+        let seen = read_until(&mut subscriber, "not everything has come", |seen| {
+            seen.get(&0).is_some_and(|seen| seen.next == 100)
+        });
+        assert_eq!(seen[&0].received, 100, "round {round}");
+        drop((subscriber, publisher));
+        renew(if round == 0 { &mut from } else { &mut to });
+        eventually("the bridge has not noticed the end of the group", || {
+            // It has joined the new one when that has a subscriber.
+            let host = if round == 0 { &from } else { &to };
+            !host.group.report().unwrap().subscribers.is_empty()
+        });
+    }
+}
+
+/// Before, a bridge that waited for acknowledgements would have stopped publishers, as every reliable subscriber does.
+#[test]
+fn local_publishers_go_on_beside_a_bridge_whose_other_end_stands_still_and_what_is_lost_is_counted() {
+    let router = Router::start();
+    let (from, to) = (Host::with("a", crate::support::options().capacity_bytes(64 << 10)), Host::new("b"));
+    let (sending, receiving) = (from.bridge(&router), to.bridge(&router));
+    let mut subscriber = to.subscribe();
+    sending.linked(1);
+    receiving.process.stop();
+    let mut publisher = from.group.publisher().unwrap();
+    // Many times what the log holds.
+    let mut published = 20_000;
+    for number in 0..published {
+        let _ = publisher.publish(&tick(number, 200)).unwrap();
+    }
+    receiving.process.resume();
+    let ticker = move |publisher: &mut causeway::Publisher, number: u64| {
+        _ = publisher.publish(&tick(number, 200)).unwrap()
+    };
+    let mut seen = Seen::default();
+    eventually("what is published afterwards does not come", || {
+        ticker(&mut publisher, published);
+        published += 1;
+        while let Ok(received) = subscriber.recv_timeout(Duration::from_millis(50)) {
+            seen.take(received.message().expect("the subscriber is reliable").bytes);
+        }
+        seen.next == published
+    });
+    let lost = receiving.route("in", "a")["lost"].as_u64().unwrap();
+    assert!(lost > 0, "the log held everything");
+    assert_eq!(seen.received + lost, published, "sent {published}, received {}, lost {lost}", seen.received);
+    assert!(receiving.route("in", "a")["last_error"].as_str().unwrap().contains("of host a are lost"));
+}
+
+#[test]
+fn a_second_bridge_is_refused_by_the_group() {
+    let router = Router::start();
+    let (host, other) = (Host::new("a"), Host::new("b"));
+    let (first, peer) = (host.bridge(&router), other.bridge(&router));
+    first.linked(1);
+    let arguments = ["--router", &router.endpoint(), "--export", GROUP, "--host", "a2", "--realm", "other"];
+    let path = host.path();
+    let state = host.folder.path().join("second");
+    let command = crate::support::program(
+        &[&["--group", &path, "--state", state.to_str().unwrap()], &arguments[..]].concat(),
+    );
+    let second = Bridge::start(command, &state);
+    eventually("the second one is not refused", || {
+        second.route("out", "")["last_error"]
+            .as_str()
+            .is_some_and(|why| why.contains("another bridge carries this group"))
+    });
+    // Once the first is gone, the second may.
+    first.kill();
+    eventually("the second one does not begin", || !host.group.report().unwrap().subscribers.is_empty());
+    drop(peer);
+}
+
+#[test]
+fn many_messages_of_many_lengths_come_whole() {
+    let router = Router::start();
+    let large = || crate::support::options().capacity_bytes(32 << 20);
+    let (from, to) = (Host::with("a", large()), Host::with("b", large()));
+    // Publishers wait for the network: they publish more than the log holds.
+    let endpoint = router.endpoint();
+    let sending = from.bridge_with(&["--router", &endpoint, "--export", GROUP, "--patience", "60s"]);
+    let receiving = to.bridge(&router);
+    let mut subscriber = to.subscribe();
+    sending.linked(1);
+    let lengths = [8, 100, 1000, 65_000, 70_000, 300_000, 4 << 20];
+    let mut publisher = from.group.publisher().unwrap();
+    for number in 0..70u64 {
+        let _ = publisher.publish(&tick(number, lengths[number as usize % lengths.len()])).unwrap();
+    }
+    let seen = read_until(&mut subscriber, "not everything has come", |seen| {
+        seen.get(&0).is_some_and(|seen| seen.next == 70)
+    });
+    assert_eq!(seen[&0].received, 70);
+    assert_eq!(receiving.route("in", "a")["lost"], 0);
+}
+
+#[test]
+fn a_message_that_the_other_log_cannot_take_is_lost_and_says_why() {
+    let router = Router::start();
+    let (from, to) = (Host::new("a"), Host::with("b", crate::support::options().capacity_bytes(16 << 10)));
+    let (sending, receiving) = (from.bridge(&router), to.bridge(&router));
+    let mut subscriber = to.subscribe();
+    sending.linked(1);
+    let mut publisher = from.group.publisher().unwrap();
+    for (number, bytes) in [(0, 100), (1, 100_000), (2, 100)] {
+        let _ = publisher.publish(&tick(number, bytes)).unwrap();
+    }
+    let seen = read_until(&mut subscriber, "the message after it does not come", |seen| {
+        seen.get(&0).is_some_and(|seen| seen.next == 3)
+    });
+    let route = receiving.route("in", "a");
+    assert_eq!((seen[&0].received, &route["lost"]), (2, &1.into()), "{route}");
+    assert!(route["last_error"].as_str().unwrap().contains("as large as that of the other"), "{route}");
+}

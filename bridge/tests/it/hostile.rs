@@ -1,0 +1,182 @@
+//! What others send that no bridge sends: it is counted, said, and stops nothing.
+
+use std::time::Duration;
+
+use causeway_bridge::keys::Realm;
+use causeway_bridge::wire::{Kind, Packet, Stamp, host_id};
+use serde_json::Value;
+use zenoh::{Session, Wait};
+
+use crate::support::{Bridge, GROUP, Host, REALM, Router, eventually, read_until, tick};
+
+/// A session of somebody else.
+fn stranger(router: &Router) -> Session {
+    let mut config = zenoh::Config::default();
+    for (key, value) in [
+        ("mode", "\"client\"".to_owned()),
+        ("connect/endpoints", format!("[\"{}\"]", router.endpoint())),
+        ("scouting/multicast/enabled", "false".to_owned()),
+    ] {
+        config.insert_json5(key, &value).unwrap();
+    }
+    zenoh::open(config).wait().unwrap()
+}
+
+fn said(route: &Value, what: &str) -> bool {
+    route["last_error"].as_str().is_some_and(|why| why.contains(what))
+}
+
+struct Scene {
+    router: Router,
+    hosts: [Host; 2],
+    bridges: [Bridge; 2],
+}
+
+fn scene() -> Scene {
+    let router = Router::start();
+    let hosts = ["a", "b"].map(Host::new);
+    let bridges = hosts.each_ref().map(|host| host.bridge(&router));
+    bridges.iter().for_each(|bridge| bridge.linked(1));
+    Scene { router, hosts, bridges }
+}
+
+impl Scene {
+    /// Everything still works.
+    fn works(&self) {
+        let mut subscriber = self.hosts[1].subscribe();
+        let mut publisher = self.hosts[0].group.publisher().unwrap();
+        (0..100).for_each(|number| _ = publisher.publish(&tick(number, 30)).unwrap());
+        let seen = read_until(&mut subscriber, "messages do not come any more", |seen| {
+            seen.get(&0).is_some_and(|seen| seen.next == 100)
+        });
+        assert_eq!(seen[&0].received, 100);
+    }
+}
+
+#[test]
+fn a_receiver_that_lies_about_what_it_has_is_not_believed() {
+    let scene = scene();
+    let session = stranger(&scene.router);
+    let keys = Realm::new(REALM).group(GROUP);
+    let host = host_id("liar");
+    let hello = Packet::Hello { host, group: 0, next: 0 };
+    let ask = |packet: Packet| {
+        let replies = session.get(keys.link("a")).payload(packet.to_bytes()).wait().unwrap();
+        let reply = replies.recv_timeout(Duration::from_secs(20)).unwrap().expect("an answer");
+        reply.into_result().map(|sample| sample.payload().to_bytes().into_owned())
+    };
+    let Some(Packet::Welcome { group, head, .. }) = Packet::parse(&ask(hello).unwrap()) else {
+        panic!("no welcome")
+    };
+    let refused = ask(Packet::Hello { host, group, next: head + 1_000_000 }).unwrap_err();
+    assert!(refused.payload().try_to_string().unwrap().contains("not believed"));
+    let ack = Packet::Ack { host, group, next: head + 1_000_000 };
+    session.put(keys.ack("a"), ack.to_bytes()).wait().unwrap();
+    eventually("the lie is not said", || said(&scene.bridges[0].route("out", ""), "were sent; not believed"));
+    session.close().wait().unwrap();
+    scene.works();
+}
+
+#[test]
+fn nonsense_on_every_key_is_counted_and_stops_nothing() {
+    let scene = scene();
+    let session = stranger(&scene.router);
+    let keys = Realm::new(REALM).group(GROUP);
+    for bytes in [&b""[..], b"\x01", b"\x02\x00\x00", &[0xff; 200]] {
+        for key in [keys.topic(0), keys.topic(1), keys.ack("a"), keys.beat("c"), keys.beat("a")] {
+            session.put(key, bytes).attachment(bytes).wait().unwrap();
+        }
+        for key in
+            [keys.link("a"), format!("{}?from=7;to=2", keys.link("a")), format!("{}?from=x", keys.link("a"))]
+        {
+            let replies = session.get(key).payload(bytes).wait().unwrap();
+            while let Ok(Some(reply)) = replies.recv_timeout(Duration::from_secs(20)) {
+                assert!(reply.result().is_err(), "an answer to nonsense");
+            }
+        }
+    }
+    // A program that is no bridge publishes under the keys of a group.
+    session.put(keys.topic(0), "42").wait().unwrap();
+    eventually("nonsense is not counted", || {
+        let route = scene.bridges[0].route("in", "");
+        route["refused"].as_u64().is_some_and(|count| count >= 8) && route["last_error"].is_string()
+    });
+    scene.works();
+}
+
+/// Messages that have been here come back, those of nobody are sent, and a sender numbers as it likes.
+#[test]
+fn messages_that_went_in_a_circle_come_twice_or_have_impossible_numbers_are_dropped() {
+    let scene = scene();
+    scene.works();
+    let session = stranger(&scene.router);
+    let keys = Realm::new(REALM).group(GROUP);
+    let route = |host: &str| scene.bridges[1].route("in", host);
+    let mut subscriber = scene.hosts[1].subscribe();
+    let heard = session.declare_subscriber(keys.topics()).wait().unwrap();
+    let _ = scene.hosts[0].group.publisher().unwrap().publish(&tick(7, 8)).unwrap();
+    let sample = heard.recv_timeout(Duration::from_secs(20)).unwrap().expect("a message");
+    let stamp = Stamp::parse(&sample.attachment().unwrap().to_bytes()).unwrap();
+    assert_eq!(stamp.hops, [host_id("a")]);
+    let put =
+        |stamp: Stamp| session.put(keys.topic(0), tick(9, 8)).attachment(stamp.to_bytes()).wait().unwrap();
+    put(stamp.clone());
+    put(Stamp {
+        hops: vec![host_id("a"), host_id("b")],
+        index: stamp.index + 1,
+        from: stamp.index + 1,
+        ..stamp.clone()
+    });
+    put(Stamp { hops: vec![host_id("nobody")], ..stamp.clone() });
+    put(Stamp { from: stamp.index + 1_000_000, index: stamp.index + 1_000_001, ..stamp.clone() });
+    put(Stamp { kind: Kind::Lost, from: 0, index: 0, ..stamp.clone() });
+    eventually("they are not counted", || {
+        let route = route("a");
+        route["duplicates"].as_u64() >= Some(2) && route["looped"] == 1
+    });
+    let seen = read_until(&mut subscriber, "the one message has not come", |seen| seen.contains_key(&0));
+    assert_eq!(seen[&0].received, 1);
+    scene.works();
+}
+
+#[test]
+fn two_hosts_of_one_name_are_told() {
+    let router = Router::start();
+    let hosts = ["a", "a"].map(Host::new);
+    let bridges = hosts.each_ref().map(|host| host.bridge(&router));
+    for bridge in &bridges {
+        eventually("they are not told", || said(&bridge.route("in", ""), "another bridge calls itself a"));
+    }
+}
+
+#[test]
+fn a_realm_that_does_not_match_is_named() {
+    let router = Router::start();
+    let (one, other) = (Host::new("a"), Host::new("b"));
+    let _one = one.bridge(&router);
+    let (path, state, endpoint) = (other.path(), other.state(), router.endpoint());
+    let arguments =
+        ["--realm", "elsewhere", "--host", "b", "--group", &path, "--import", GROUP, "--router", &endpoint];
+    let mut command = crate::support::program(&arguments);
+    command.arg("--state").arg(&state);
+    let other = Bridge::start(command, &state);
+    eventually("the other realm is not named", || {
+        said(&other.stat(), "of the realm test and none of elsewhere")
+    });
+}
+
+#[test]
+fn without_a_router_the_bridge_says_so_and_begins_when_there_is_one() {
+    let port = crate::support::free_port();
+    let (one, other) = (Host::new("a"), Host::new("b"));
+    let endpoint = format!("tcp/127.0.0.1:{port}");
+    let start =
+        |host: &Host| host.bridge_with(&["--router", &endpoint, "--export", GROUP, "--import", GROUP]);
+    let bridges = [start(&one), start(&other)];
+    eventually("it does not say that there is no router", || said(&bridges[0].stat(), "no router at"));
+    // Nothing local waits.
+    let mut publisher = one.group.publisher().unwrap();
+    (0..10_000).for_each(|number| _ = publisher.publish(&tick(number, 100)).unwrap());
+    let _router = Router::start_at(port, &[]);
+    bridges.iter().for_each(|bridge| bridge.linked(1));
+}

@@ -1,0 +1,441 @@
+//! Which commit changed a cost, where single measurements are noisy: a posterior over commits, and what to measure next.
+//!
+//! Two ends are known to differ, and a step lies somewhere between. Each measurement of a commit says with some probability on which side of
+//! the step it is; where it is measured next is where the posterior is halved (Burnashev and Zigangirov 1974; Karp and Kleinberg 2007, who call
+//! it noisy binary search). Neither the two levels nor the noise is known beforehand: they are integrated out, so that few measurements at the
+//! ends are enough, and later ones tell of them too.
+//!
+//! Two more hypotheses stand beside the step: that there is none, and that there are two.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The posterior that names a commit.
+const SURE: f64 = 0.95;
+/// What is believed beforehand: no step, one, two.
+const PRIOR: [f64; 3] = [0.05, 0.90, 0.05];
+/// The variance of a level about the mean of all, in units of that of the noise: steps of a few standard deviations.
+const LEVEL_VARIANCE: f64 = 8.0;
+/// So many measurements is what somebody who says how large the noise is has seen.
+const TOLD_WEIGHT: f64 = 30.0;
+/// Without that: a guess that counts for one measurement.
+const GUESSED_NOISE: f64 = 0.01;
+/// Ends that differ by less than this many standard deviations are alike: to find such a step would take more than a thousand measurements.
+const ALIKE: f64 = 1.0 / 3.0;
+/// Of a standard normal number, 95 % on both sides.
+const Z95: f64 = 1.96;
+/// A level is known well enough at a quarter of the step; at most this share of all measurements is spent on each.
+const LEVEL_PRECISION: f64 = 4.0;
+const LEVEL_SHARE: f64 = 0.25;
+/// So often the level between two steps is measured before the better half decides.
+const MOST_BETWEEN: usize = 10;
+/// Fewest measurements of each end where the noise is known, and where it is not.
+const FEWEST_AT_ENDS: [usize; 2] = [1, 3];
+
+/// A search over commits in a line. Position 0 is the end that is good, the last one is the end that is bad; a commit is the first bad one.
+#[derive(Clone, Debug)]
+pub struct Bisection {
+    last: usize,
+    noise: Option<f64>,
+    /// Logarithms of costs, by position.
+    measured: BTreeMap<usize, Moments>,
+    untestable: BTreeSet<usize>,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Measure this position, once.
+    Measure(usize),
+    /// This is the first bad position, with the probability that it is.
+    Found {
+        /// The position.
+        position: usize,
+        /// Its posterior.
+        probability: f64,
+    },
+    /// One of these is, and those that would tell which cannot be measured.
+    OneOf {
+        /// From the first to the last.
+        positions: Vec<usize>,
+        /// Of all of them together.
+        probability: f64,
+    },
+    /// The ends do not differ.
+    NoStep {
+        /// That there is none.
+        probability: f64,
+    },
+    /// There are two steps, and no single commit explains the difference.
+    TwoSteps {
+        /// The best guess of both.
+        positions: [usize; 2],
+        /// That there are two.
+        probability: f64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn of(value: f64) -> Moments {
+        Moments { count: 1.0, sum: value, squares: value * value }
+    }
+
+    fn plus(self, other: Moments) -> Moments {
+        Moments {
+            count: self.count + other.count,
+            sum: self.sum + other.sum,
+            squares: self.squares + other.squares,
+        }
+    }
+
+    fn minus(self, other: Moments) -> Moments {
+        self.plus(Moments { count: -other.count, sum: -other.sum, squares: -other.squares })
+    }
+}
+
+impl Bisection {
+    /// Over positions 0 (good) to `last` (bad). `noise` is the standard deviation of one measurement as a share of its value, where that is
+    /// known: that between boots, where each measurement is of a boot of its own.
+    ///
+    /// # Panics
+    /// There is no commit between the ends, or the noise is none.
+    pub fn new(last: usize, noise: Option<f64>) -> Bisection {
+        assert!(last > 0, "two ends");
+        assert!(noise.is_none_or(|noise| noise > 0.0 && noise.is_finite()), "{noise:?} is no noise");
+        Bisection { last, noise, measured: BTreeMap::new(), untestable: BTreeSet::new() }
+    }
+
+    /// What a position cost.
+    ///
+    /// # Panics
+    /// There is no such position, or the cost is not above zero.
+    pub fn tell(&mut self, position: usize, cost: f64) {
+        assert!(position <= self.last && cost > 0.0 && cost.is_finite(), "{cost} at {position}");
+        let before = self.measured.entry(position).or_default();
+        *before = before.plus(Moments::of(cost.ln()));
+    }
+
+    /// A position cannot be measured: it does not build, or does not boot.
+    pub fn skip(&mut self, position: usize) {
+        self.untestable.insert(position);
+    }
+
+    /// Measurements until now.
+    pub fn measurements(&self) -> usize {
+        self.measured.values().map(|of| of.count as usize).sum()
+    }
+
+    /// Levels of both sides of the most probable step, as costs; nothing before both ends were measured.
+    pub fn levels(&self) -> Option<[f64; 2]> {
+        self.levels_by(&Data::of(self)?.of_positions(self.last))
+    }
+
+    fn levels_by(&self, posterior: &[f64]) -> Option<[f64; 2]> {
+        let best = (1..=self.last).max_by(|a, b| posterior[*a].total_cmp(&posterior[*b]))?;
+        let mean = |is_bad: bool| {
+            let of = self.measured.iter().filter(|(position, _)| (**position >= best) == is_bad);
+            let all = of.fold(Moments::default(), |sum, (_, of)| sum.plus(*of));
+            (all.sum / all.count).exp()
+        };
+        Some([mean(false), mean(true)])
+    }
+
+    /// What to do next.
+    pub fn next(&self) -> Next {
+        let at = |position: usize| self.measured.get(&position).map_or(0, |of| of.count as usize);
+        let fewest = FEWEST_AT_ENDS[usize::from(self.noise.is_none())];
+        let rarer_end = if at(self.last) <= at(0) { self.last } else { 0 };
+        if at(rarer_end) < fewest {
+            return Next::Measure(rarer_end);
+        }
+        let data = Data::of(self).expect("both ends are measured");
+        let [none, one] = [data.none(), data.one(self.last)];
+        let no_step = share(none, &[none, one]);
+        if no_step > SURE {
+            return Next::NoStep { probability: no_step };
+        }
+        if no_step >= 0.5 {
+            return match self.ends_are_alike(&data) {
+                true => Next::NoStep { probability: no_step },
+                false => Next::Measure(rarer_end),
+            };
+        }
+        let posterior = data.of_positions(self.last);
+        if let Some(end) = self.unsure_end(&data, &posterior) {
+            return Next::Measure(end);
+        }
+        let blocks = self.blocks(&posterior);
+        let best = blocks.iter().max_by(|a, b| a.mass.total_cmp(&b.mass)).expect("there is a commit");
+        if best.mass < SURE {
+            return Next::Measure(self.halving(&blocks));
+        }
+        let probability = best.mass * (1.0 - no_step);
+        if probability < SURE {
+            return Next::Measure(rarer_end);
+        }
+        let (two, positions) = data.two(self.last);
+        let of_two = share(two, &[none, one, two]);
+        if of_two > 0.5 {
+            // What tells is the level between both, as often as that may take.
+            let middle = self.nearest_testable(usize::midpoint(positions[0], positions[1]));
+            return match of_two > SURE || at(middle) >= MOST_BETWEEN {
+                true => Next::TwoSteps { positions, probability: of_two },
+                false => Next::Measure(middle),
+            };
+        }
+        match best.positions[..] {
+            [position] => Next::Found { position, probability },
+            _ => Next::OneOf { positions: best.positions.clone(), probability },
+        }
+    }
+
+    /// Do the ends differ by less than what can be searched for with a few hundred measurements, as far as it is known?
+    fn ends_are_alike(&self, data: &Data) -> bool {
+        let [good, bad] = [0, self.last].map(|end| self.measured[&end]);
+        let error = data.noise() * (1.0 / good.count + 1.0 / bad.count).sqrt();
+        (bad.sum / bad.count - good.sum / good.count).abs() + Z95 * error < ALIKE * data.noise()
+    }
+
+    /// An end whose level is known too badly to tell by a single measurement on which side of the step a commit is. Measurements of commits that
+    /// are surely on that side count for it.
+    fn unsure_end(&self, data: &Data, posterior: &[f64]) -> Option<usize> {
+        let levels = self.levels_by(posterior)?;
+        let steps = (levels[1] / levels[0]).ln().abs() / data.noise();
+        let enough = (LEVEL_PRECISION / steps).powi(2);
+        let (mut is_bad, mut before) = (0.0, 0);
+        let mut sure = [0.0; 2];
+        for (position, of) in &self.measured {
+            is_bad += posterior[before..=*position].iter().sum::<f64>();
+            before = position + 1;
+            if is_bad <= 1.0 - SURE {
+                sure[0] += of.count;
+            } else if is_bad >= SURE {
+                sure[1] += of.count;
+            }
+        }
+        let share = self.measurements() as f64 * LEVEL_SHARE;
+        let lacks = |side: usize| sure[side] < enough.min(share);
+        let worse = usize::from(sure[1] < sure[0]);
+        lacks(worse).then_some([0, self.last][worse])
+    }
+
+    fn nearest_testable(&self, position: usize) -> usize {
+        let testable = (0..=self.last).filter(|of| !self.untestable.contains(of));
+        testable.min_by_key(|of| of.abs_diff(position)).unwrap_or(self.last)
+    }
+
+    /// Positions that no measurement can tell apart, with the posterior of all of them: a position that can be measured, and those right before
+    /// it that cannot.
+    fn blocks(&self, posterior: &[f64]) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        let mut open = Block::default();
+        for (position, mass) in posterior.iter().enumerate().skip(1) {
+            open.positions.push(position);
+            open.mass += mass;
+            if !self.untestable.contains(&position) || position == self.last {
+                blocks.push(std::mem::take(&mut open));
+            }
+        }
+        blocks
+    }
+
+    /// The position whose measurement halves what is left: it is bad where the first bad one is not behind it.
+    fn halving(&self, blocks: &[Block]) -> usize {
+        let mut behind = 0.0;
+        let mut best = (f64::INFINITY, 0);
+        for block in blocks {
+            behind += block.mass;
+            let position = *block.positions.last().expect("a block has a position");
+            let off = f64::abs(behind - 0.5);
+            if off < best.0 {
+                best = (off, position);
+            }
+        }
+        best.1
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Block {
+    positions: Vec<usize>,
+    mass: f64,
+}
+
+/// The share of one weight, all given by their logarithms.
+fn share(one: f64, all: &[f64]) -> f64 {
+    1.0 / all.iter().map(|of| (of - one).exp()).sum::<f64>()
+}
+
+/// The logarithm of a sum of weights that are given by theirs.
+fn sum_of(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+    let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+    if most == f64::NEG_INFINITY { most } else { most + logs.map(|of| (of - most).exp()).sum::<f64>().ln() }
+}
+
+/// What was measured, in the order of positions, with what hypotheses come to.
+struct Data {
+    positions: Vec<usize>,
+    /// Of all positions before the one with this index; one more than positions.
+    before: Vec<Moments>,
+    /// Of the variance of the noise, an inverse gamma distribution: half the weight of what was known, and of its squares.
+    shape: f64,
+    scale: f64,
+}
+
+impl Data {
+    /// Nothing before both ends were measured.
+    fn of(bisection: &Bisection) -> Option<Data> {
+        let Bisection { measured, last, noise, .. } = bisection;
+        if !measured.contains_key(&0) || !measured.contains_key(last) {
+            return None;
+        }
+        // About the mean of all, so that squares of small differences keep their digits.
+        let all = measured.values().fold(Moments::default(), |sum, of| sum.plus(*of));
+        let center = all.sum / all.count;
+        let centered = |of: &Moments| Moments {
+            count: of.count,
+            sum: of.sum - center * of.count,
+            squares: of.squares - 2.0 * center * of.sum + center * center * of.count,
+        };
+        let mut before = vec![Moments::default()];
+        for of in measured.values() {
+            before.push(before[before.len() - 1].plus(centered(of)));
+        }
+        let (weight, noise) = noise.map_or((1.0, GUESSED_NOISE), |noise| (TOLD_WEIGHT, noise));
+        Some(Data {
+            positions: measured.keys().copied().collect(),
+            before,
+            shape: weight / 2.0,
+            scale: weight / 2.0 * noise * noise,
+        })
+    }
+
+    /// The logarithm of what the data weigh where the positions between these borders have one level each, up to what is the same for all: levels
+    /// are normal about a mean that is unknown, with a variance in units of the noise, and both mean and noise are integrated out.
+    fn weight(&self, borders: &[usize]) -> f64 {
+        let (mut log, mut precision, mut weighted) = (0.0, 0.0, 0.0);
+        let mut squares = 0.0;
+        let mut of_levels: [(f64, f64); 3] = Default::default();
+        for (index, pair) in borders.windows(2).enumerate() {
+            let of = self.before[pair[1]].minus(self.before[pair[0]]);
+            let mean = of.sum / of.count;
+            squares += (of.squares - of.sum * mean).max(0.0);
+            log -= 0.5 * (1.0 + LEVEL_VARIANCE * of.count).ln();
+            let weight = of.count / (1.0 + LEVEL_VARIANCE * of.count);
+            precision += weight;
+            weighted += weight * mean;
+            of_levels[index] = (weight, mean);
+        }
+        let center = weighted / precision;
+        squares += of_levels.iter().map(|(weight, mean)| weight * (mean - center).powi(2)).sum::<f64>();
+        log -= 0.5 * precision.ln();
+        let count = self.before[self.positions.len()].count;
+        log - ((count - 1.0) / 2.0 + self.shape) * (self.scale + squares / 2.0).ln()
+    }
+
+    /// The standard deviation of one measurement, where every position that was measured has a level of its own.
+    fn noise(&self) -> f64 {
+        let positions = self.positions.len();
+        let mut squares = 0.0;
+        for pair in self.before.windows(2) {
+            let of = pair[1].minus(pair[0]);
+            squares += (of.squares - of.sum * of.sum / of.count).max(0.0);
+        }
+        let freedom = self.before[positions].count - positions as f64;
+        ((self.scale * 2.0 + squares) / (self.shape * 2.0 + freedom)).sqrt()
+    }
+
+    /// No step, with what is believed of that.
+    fn none(&self) -> f64 {
+        PRIOR[0].ln() + self.weight(&[0, self.positions.len()])
+    }
+
+    /// Borders between neighbors that were measured, each with how many commits lie there and what the step weighs there.
+    fn splits(&self) -> impl Iterator<Item = (usize, f64, f64)> + Clone {
+        let end = self.positions.len();
+        (1..end).map(move |border| {
+            let commits = self.positions[border] - self.positions[border - 1];
+            (border, commits as f64, self.weight(&[0, border, end]))
+        })
+    }
+
+    /// One step, wherever.
+    fn one(&self, last: usize) -> f64 {
+        let all: Vec<f64> = self.splits().map(|(_, commits, weight)| weight + commits.ln()).collect();
+        PRIOR[1].ln() + sum_of(all.into_iter()) - (last as f64).ln()
+    }
+
+    /// The posterior of each position, given that there is one step. There is no step at position 0.
+    fn of_positions(&self, last: usize) -> Vec<f64> {
+        let all: Vec<(usize, f64, f64)> = self.splits().collect();
+        let total = sum_of(all.iter().map(|(_, commits, weight)| weight + commits.ln()));
+        let mut posterior = vec![0.0; last + 1];
+        for (border, _, weight) in all {
+            let each = (weight - total).exp();
+            posterior[self.positions[border - 1] + 1..=self.positions[border]].fill(each);
+        }
+        posterior
+    }
+
+    /// Two steps that something measured lies between, and the most probable pair.
+    fn two(&self, last: usize) -> (f64, [usize; 2]) {
+        let end = self.positions.len();
+        let commits = |border: usize| (self.positions[border] - self.positions[border - 1]) as f64;
+        let mut best = (f64::NEG_INFINITY, [0, 0]);
+        let mut all = Vec::new();
+        for first in 1..end {
+            for second in first + 1..end {
+                let weight = self.weight(&[0, first, second, end]) + (commits(first) * commits(second)).ln();
+                all.push(weight);
+                if weight > best.0 {
+                    best = (weight, [self.positions[first], self.positions[second]]);
+                }
+            }
+        }
+        let pairs = (last as f64 * (last as f64 - 1.0) / 2.0).max(1.0);
+        (PRIOR[2].ln() + sum_of(all.into_iter()) - pairs.ln(), best.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_are_measured_first_and_then_the_middle() {
+        let mut bisection = Bisection::new(1024, Some(0.01));
+        assert_eq!(bisection.next(), Next::Measure(1024));
+        bisection.tell(1024, 1.1);
+        assert_eq!(bisection.next(), Next::Measure(0));
+        bisection.tell(0, 1.0);
+        assert_eq!(bisection.next(), Next::Measure(512));
+        assert_eq!(bisection.measurements(), 2);
+        let [good, bad] = bisection.levels().unwrap();
+        assert!((good - 1.0).abs() < 1e-9 && (bad - 1.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn commits_that_cannot_be_measured_are_named_together_with_the_one_behind_them() {
+        let mut bisection = Bisection::new(16, Some(0.001));
+        (8..=10).for_each(|position| bisection.skip(position));
+        let mut left = 64;
+        let found = loop {
+            match bisection.next() {
+                Next::Measure(position) => {
+                    assert!(!(8..=10).contains(&position), "{position} cannot be measured");
+                    bisection.tell(position, if position >= 9 { 1.05 } else { 1.0 });
+                }
+                found => break found,
+            }
+            left -= 1;
+            assert!(left > 0, "no end");
+        };
+        assert!(matches!(&found, Next::OneOf { positions, .. } if *positions == [8, 9, 10, 11]), "{found:?}");
+    }
+}

@@ -1,0 +1,13 @@
+//! The store and its questions, from the outside.
+
+mod claims;
+mod document;
+mod duckdb;
+mod lakes;
+mod page;
+mod push;
+mod questions;
+mod servers;
+mod slurm;
+mod starters;
+mod support;

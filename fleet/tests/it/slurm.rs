@@ -1,0 +1,274 @@
+//! A real Slurm with several nodes on this machine, without root services (acceptance 1 and 2).
+//!
+//! `FLEET_SLURM` names the folder where Debian's packages slurmctld, slurmd, slurm-client, slurm-wlm-basic-plugins and the libraries that
+//! they need are unpacked (`apt-get download … && dpkg-deb -x … FOLDER`); `/` where they are installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use causeway_testkit::{Running, TempDir, eventually_some, skipped, temp_dir};
+use serde_json::Value;
+
+use crate::push::{ends_with, program, text};
+use crate::support::programs::{both, path_with, plan};
+use crate::support::servers::free_port;
+
+struct Slurm {
+    root: PathBuf,
+    folder: TempDir,
+    bin: PathBuf,
+    _daemons: Vec<Running>,
+}
+
+const NODES: usize = 8;
+
+impl Slurm {
+    fn start() -> Option<Slurm> {
+        let root = std::env::var_os("FLEET_SLURM").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        if !root.join("usr/sbin/slurmctld-wlm").is_file() {
+            skipped("no Slurm: Debian's packages of it are neither installed nor unpacked in FLEET_SLURM");
+            return None;
+        }
+        let folder = temp_dir("slurm");
+        let bin = both(folder.path())?;
+        let host = text(&Command::new("uname").arg("-n").output().unwrap().stdout).trim().to_owned();
+        let user = text(&Command::new("id").arg("-un").output().unwrap().stdout).trim().to_owned();
+        let cpus = std::thread::available_parallelism().unwrap();
+        let node = |index: usize| {
+            fs::create_dir_all(folder.path().join(format!("spool-n{index}"))).unwrap();
+            let port = free_port();
+            format!(
+                "NodeName=n{index} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} State=UNKNOWN\n"
+            )
+        };
+        let nodes: String = (1..=NODES).map(node).collect();
+        fs::create_dir(folder.path().join("state")).unwrap();
+        let control = free_port().to_string();
+        let dir = folder.path().display().to_string();
+        let values = [
+            ("@ROOT@", root.to_str().unwrap().trim_end_matches('/')),
+            ("@DIR@", &dir),
+            ("@USER@", &user),
+            ("@HOST@", &host),
+            ("@CONTROL@", &control),
+            ("@NODES@", &nodes),
+        ];
+        let configuration =
+            values.iter().fold(include_str!("../data/slurm.conf").to_owned(), |text, (name, value)| {
+                text.replace(name, value)
+            });
+        fs::write(folder.path().join("slurm.conf"), configuration).unwrap();
+        let mut slurm = Slurm { root, folder, bin, _daemons: Vec::new() };
+        let daemon = |words: &[&str]| {
+            let mut command = slurm.command(&format!("sbin/{}", words[0]));
+            command.args(["-D", "-f"]).arg(slurm.folder.path().join("slurm.conf")).args(&words[1..]);
+            Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
+        };
+        let stepd = slurm.root.join("usr/sbin/slurmstepd-wlm");
+        let mut daemons = vec![daemon(&["slurmctld-wlm"])];
+        daemons.extend(
+            (1..=NODES).map(|index| {
+                daemon(&["slurmd-wlm", "-d", stepd.to_str().unwrap(), "-N", &format!("n{index}")])
+            }),
+        );
+        slurm._daemons = daemons;
+        slurm.wait("idle nodes", &["sinfo", "-h", "-t", "idle", "-p", "low", "-o", "%D"], |said| {
+            (said.trim() == NODES.to_string()).then_some(())
+        });
+        Some(slurm)
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(self.root.join("usr").join(name));
+        let libraries = self.root.join("usr/lib/x86_64-linux-gnu");
+        if self.root != Path::new("/") {
+            command
+                .env("LD_LIBRARY_PATH", format!("{}:{}/slurm-wlm", libraries.display(), libraries.display()));
+        }
+        command.env("SLURM_CONF", self.folder.path().join("slurm.conf")).env("PATH", path_with(&self.bin));
+        command
+    }
+
+    fn ask(&self, words: &[&str]) -> String {
+        let output = self.command(&format!("bin/{}", words[0])).args(&words[1..]).output().unwrap();
+        format!("{}{}", text(&output.stdout), text(&output.stderr))
+    }
+
+    fn wait<T>(&self, what: &str, words: &[&str], mut look: impl FnMut(&str) -> Option<T>) -> T {
+        eventually_some(what, || look(&self.ask(words)))
+    }
+
+    /// Submits a script, and says which job it is.
+    fn submit(&self, words: &[&str], script: &Path, exports: &[(&str, &Path)]) -> String {
+        let exports: String =
+            exports.iter().map(|(name, value)| format!(",{name}={}", value.display())).collect();
+        let output = self.folder.path().join("job-%j.out");
+        let mut command = self.command("bin/sbatch");
+        command
+            .arg("--parsable")
+            .arg(format!("--export=ALL{exports}"))
+            .arg("-o")
+            .arg(output)
+            .args(words)
+            .arg(script);
+        let output = command.current_dir(self.folder.path()).output().unwrap();
+        ends_with(&output, 0);
+        text(&output.stdout).trim().to_owned()
+    }
+
+    /// Until none of them is there any more.
+    fn ended(&self, job: &str) {
+        self.wait("the job ends", &["squeue", "-h", "-j", job], |said| {
+            (said.trim().is_empty() || said.contains("Invalid job")).then_some(())
+        });
+    }
+
+    fn outputs(&self) -> String {
+        let files = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let outputs = files.filter(|path| path.extension().is_some_and(|end| end == "out"));
+        outputs.map(|path| fs::read_to_string(path).unwrap_or_default()).collect()
+    }
+
+    /// The starter as it is printed, changed where a test has to.
+    fn starter(&self, change: impl Fn(&str) -> String) -> PathBuf {
+        let file = self.folder.path().join("starter.sh");
+        let output = program().args(["examples", "slurm"]).output().unwrap();
+        fs::write(&file, change(&text(&output.stdout))).unwrap();
+        file
+    }
+}
+
+fn rows(store: &Path, query: &str) -> Vec<Value> {
+    let output = program().arg("sql").arg(store).arg(query).args(["--format", "json"]).output().unwrap();
+    ends_with(&output, 0);
+    text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn an_array_of_eight_nodes_gives_a_row_or_a_reason_for_every_case_and_measures_where_it_may() {
+    let Some(slurm) = Slurm::start() else { return };
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    if cpus < 2 {
+        return skipped("two CPUs are needed to tell a task of one CPU from a node");
+    }
+    let folder = slurm.folder.path();
+    let plan = plan(folder, &["roundtrip/mock/{1,64}/{same-cpu,two-cpus}"]);
+    // As it is: whole nodes. And tasks of one CPU each, for which there is no placement on two.
+    let kinds: [(&str, &dyn Fn(&str) -> String, usize); 2] = [
+        ("whole", &|text| text.to_owned(), cpus),
+        ("one-cpu", &|text| text.replace("#SBATCH --exclusive\n", "").replace("-lt 5", "-lt 0"), 1),
+    ];
+    for (kind, change, allowed) in kinds {
+        let store = folder.join(format!("store-{kind}"));
+        let spool = folder.join(format!("spool-{kind}"));
+        // The nodes of a test share a file system; those of a fleet need not.
+        let script =
+            slurm.starter(|text| change(text).replace("mkdir -p", "SPOOL=$SPOOL/$SLURMD_NODENAME\nmkdir -p"));
+        let job = slurm.submit(&[], &script, &[("PLAN", &plan), ("STORE", &store), ("SPOOL", &spool)]);
+        slurm.ended(&job);
+        let all = rows(
+            &store,
+            "SELECT machine, outcome, placement, why, allowed_cpus, scheduler, job_id FROM results ORDER BY machine, case_id",
+        );
+        let machines: std::collections::BTreeSet<&str> =
+            all.iter().map(|row| row["machine"].as_str().unwrap()).collect();
+        assert!(
+            !machines.is_empty() && machines.iter().all(|name| name.starts_with('n')),
+            "{}",
+            slurm.outputs()
+        );
+        if kind == "whole" {
+            assert_eq!(machines.len(), NODES, "{}", slurm.outputs());
+            let counts = rows(
+                &store,
+                "SELECT machine, attempt, outcome, min(why) AS why, count(*) AS n FROM results GROUP BY 1, 2, 3 ORDER BY 1, 2",
+            );
+            assert_eq!(all.len(), 4 * NODES, "{counts:#?}\n{}", slurm.outputs());
+        }
+        for row in &all {
+            let list = row["allowed_cpus"].as_str().unwrap();
+            let count: usize = list
+                .split(',')
+                .map(|part| {
+                    part.split_once('-')
+                        .map_or(1, |(a, b)| b.parse::<usize>().unwrap() - a.parse::<usize>().unwrap() + 1)
+                })
+                .sum();
+            assert_eq!(count, allowed, "{row}");
+            assert_eq!(row["scheduler"], "slurm", "{row}");
+            assert!(row["job_id"].as_str().unwrap().starts_with(&job), "{row}");
+            let is_skipped = allowed == 1 && row["placement"] == "two-cpus";
+            assert_eq!(row["outcome"], if is_skipped { "skipped" } else { "measured" }, "{row}");
+            assert_eq!(row["why"].is_string(), is_skipped, "{row}");
+        }
+        // They were all on this machine at once, whatever they are called.
+        let output = program().arg("report").arg(&store).args(["--format", "json"]).output().unwrap();
+        ends_with(&output, 0);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["coverage"]["machines"].as_u64().unwrap() as usize, machines.len());
+    }
+}
+
+#[test]
+fn a_job_that_is_preempted_goes_on_where_it_was() {
+    let Some(slurm) = Slurm::start() else { return };
+    let folder = slurm.folder.path();
+    let plan = plan(
+        folder,
+        &[
+            "roundtrip/mock/1/same-cpu",
+            "roundtrip/pipe/{1,64,512}/same-cpu",
+            "--precision",
+            "0.1%",
+            "--budget",
+            "30s",
+        ],
+    );
+    let (store, spool) = (folder.join("store"), folder.join("spool"));
+    let script = slurm.starter(|text| text.replace("--array=1-8", "--array=1-1"));
+    let job = slurm.submit(
+        &["-p", "low", "-w", "n1"],
+        &script,
+        &[("PLAN", &plan), ("STORE", &store), ("SPOOL", &spool)],
+    );
+    let record = || {
+        fs::read_dir(&spool)
+            .ok()?
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.extension().is_some_and(|end| end == "jsonl"))
+    };
+    // The first case is finished and the second has begun.
+    eventually_some("the first case of the first attempt", || {
+        let text = fs::read_to_string(record()?).ok()?;
+        (text.contains("\"outcome\":\"measured\"")
+            && text.contains("\"kind\":\"run\",\"case\":\"roundtrip/pipe"))
+        .then_some(())
+    });
+    let urgent = folder.join("urgent.sh");
+    fs::write(&urgent, "#!/bin/sh\ntrue\n").unwrap();
+    let high = slurm.submit(&["-p", "high", "-w", "n1", "--exclusive"], &urgent, &[]);
+    slurm.ended(&high);
+    // The same job waits; the scheduler would let it for two minutes.
+    let states = ["squeue", "-h", "-j", &job, "-o", "%T %A"];
+    let waiting = slurm.wait("the job is queued again", &states, |said| {
+        said.contains("PENDING").then(|| said.split_whitespace().last().unwrap().to_owned())
+    });
+    slurm.ask(&["scontrol", "update", &format!("JobId={waiting}"), "StartTime=now"]);
+    slurm.ended(&job);
+    let all = rows(
+        &store,
+        "SELECT attempt, restarts, case_id, outcome, complete FROM results ORDER BY attempt, case_id",
+    );
+    let of = |attempt: u64, outcome: &str| {
+        let rows = all.iter().filter(move |row| row["attempt"] == attempt && row["outcome"] == outcome);
+        rows.map(|row| row["case_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let told = format!("{all:#?}\n{}", slurm.outputs());
+    let (before, after) = (of(0, "measured"), of(1, "measured"));
+    assert!(before.contains(&"roundtrip/mock/1/same-cpu".to_owned()), "{told}");
+    assert!(!of(0, "interrupted").is_empty(), "{told}");
+    assert!(of(0, "interrupted").iter().all(|case| after.contains(case)), "{told}");
+    assert!(before.iter().all(|case| !after.contains(case)), "{told}");
+    assert!(all.iter().any(|row| row["restarts"] == 1), "{told}");
+}

@@ -1,0 +1,62 @@
+//! Programs of others, and our own other one, where they are.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use causeway_testkit::skipped;
+
+/// `weighbridge`: what the variable of that name says, or what was built in the main workspace.
+pub fn weighbridge() -> Option<PathBuf> {
+    let built = |profile: &str| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").join(profile).join("weighbridge")
+    };
+    let named = env::var_os("WEIGHBRIDGE").map(PathBuf::from);
+    let found = named.into_iter().chain(["release", "debug"].map(built)).find(|path| path.is_file());
+    if found.is_none() {
+        skipped("weighbridge is not built: cargo build in the main folder, or its path in WEIGHBRIDGE");
+    }
+    Some(found?.canonicalize().unwrap())
+}
+
+/// A folder with both programs, for a PATH.
+pub fn both(folder: &Path) -> Option<PathBuf> {
+    let bin = folder.join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::os::unix::fs::symlink(weighbridge()?, bin.join("weighbridge")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weighbridge-fleet"), bin.join("weighbridge-fleet"))
+        .unwrap();
+    Some(bin)
+}
+
+/// The PATH with that folder before the others.
+pub fn path_with(bin: &Path) -> String {
+    format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default())
+}
+
+/// A plan with these words, as a file.
+pub fn plan(folder: &Path, words: &[&str]) -> PathBuf {
+    let output = Command::new(weighbridge().unwrap())
+        .arg("plan")
+        .args(words)
+        .args(["--format", "json"])
+        .output()
+        .unwrap();
+    crate::push::ends_with(&output, 0);
+    let file = folder.join("plan.json");
+    std::fs::write(&file, output.stdout).unwrap();
+    file
+}
+
+/// Can Python import it?
+pub fn python_has(module: &str) -> bool {
+    Command::new("python3")
+        .args(["-c", &format!("import {module}")])
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+/// Is the program on PATH?
+pub fn is_on_path(name: &str) -> bool {
+    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(name).is_file()))
+}

@@ -1,0 +1,75 @@
+//! Servers that tests start for themselves.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+use causeway_testkit::{Running, eventually};
+
+/// Moto's S3, with a bucket.
+pub struct S3 {
+    pub address: SocketAddr,
+    _server: Running,
+}
+
+pub const BUCKET: &str = "fleet";
+
+/// A port that nobody has now.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl S3 {
+    /// Nothing where moto is not installed; that has been said.
+    pub fn start() -> Option<S3> {
+        let is_there = Command::new("python3")
+            .args(["-c", "import moto.server"])
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !is_there {
+            causeway_testkit::skipped("no S3 server: `pip install 'moto[server]'` brings one");
+            return None;
+        }
+        let port = free_port();
+        let mut command = Command::new("python3");
+        command
+            .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let server = Running::start(&mut command);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        eventually("moto answers", || TcpStream::connect(address).is_ok());
+        let s3 = S3 { address, _server: server };
+        assert!(s3.ask("PUT", &format!("/{BUCKET}")).starts_with("HTTP/1.1 200"));
+        Some(s3)
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The whole answer to a request without a body.
+    pub fn ask(&self, method: &str, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            self.address
+        )
+        .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Names and entity tags of all objects below a prefix.
+    pub fn objects(&self, prefix: &str) -> Vec<(String, String)> {
+        let answer = self.ask("GET", &format!("/{BUCKET}?list-type=2&max-keys=1000&prefix={prefix}"));
+        let between = |text: &str, tag: &str| {
+            let from = text.split_once(&format!("<{tag}>"))?.1;
+            Some(from.split_once(&format!("</{tag}>"))?.0.to_owned())
+        };
+        let all = answer.split("<Contents>").skip(1);
+        all.map(|object| (between(object, "Key").unwrap(), between(object, "ETag").unwrap())).collect()
+    }
+}
