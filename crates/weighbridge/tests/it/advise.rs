@@ -57,7 +57,9 @@ fn a_record_without_an_answer_says_what_to_do() {
 #[test]
 fn what_is_missing_is_measured_and_the_answer_is_one_document() {
     let folder = folder();
-    let typed = "advise --payload 64 --cpus 1 --users any --pollable --budget 12s --quiet --out a.jsonl --format json";
+    // Few, so that all of them have a figure on a machine that does other things, too.
+    let typed = "advise --payload 64 --cpus 1 --users any --pollable --among pipe,fifo,ring-futex --budget 12s --quiet \
+                 --out a.jsonl --format json";
     let said = said(folder.path(), typed).with(0);
     let advice: Value = said.json();
     let choice = advice["choice"].as_u64().expect("something meets these demands") as usize;
@@ -127,7 +129,7 @@ fn of_a_record_of_another_machine_all_is_measured_here() {
     let said = said(folder.path(), &typed).with(0);
     assert!(said.stderr.contains("is of another machine or build, so all"), "{}", said.stderr);
     assert!(
-        said.stdout.contains("Take pipe") && !said.stdout.contains("not measured again"),
+        said.stdout.contains("  Take ") && !said.stdout.contains("not measured again"),
         "{}",
         said.stdout
     );
