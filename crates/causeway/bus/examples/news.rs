@@ -11,14 +11,15 @@ fn main() -> Result<(), Error> {
     let path = arguments.first().expect("usage: news SOCKET [TEXT]");
     let mut bus = Connection::open(path)?;
     if let Some(text) = arguments.get(1) {
-        return bus.emit("/", NEWS, "Headline", Body::of(text)?);
+        bus.emit("/", NEWS, "Headline", Body::of(&text.as_str())?)?;
+        return Ok(());
     }
     bus.add_match(&format!("type='signal',interface='{NEWS}'"))?;
     println!("listening");
     while let Some(incoming) = bus.next(None)? {
         match incoming {
             Incoming::Signal(signal) if signal.header().interface == Some(NEWS) => {
-                println!("{}", signal.text()?)
+                println!("{}", signal.args::<&str>()?)
             }
             Incoming::AuthorityGone => break,
             _ => {}
