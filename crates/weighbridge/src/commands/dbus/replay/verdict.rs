@@ -54,7 +54,7 @@ pub fn compare(args: &Replay, a: &Target, b: &Target) -> Result<Exit, Failure> {
                 Ok((run, _)) => Some(run),
                 Err(why) if at == 1 => {
                     // What fails on A too says nothing of B.
-                    replayed(&plan, &sides[0], broker_cpu, args)?;
+                    replayed(&plan, &sides[0], broker_cpu, args).map(drop)?;
                     failed = Some(why.to_string());
                     break 'rounds;
                 }
