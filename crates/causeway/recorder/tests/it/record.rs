@@ -158,11 +158,16 @@ fn payloads_by_reference_are_recorded_themselves() {
     }
     drop((publisher, served.group.take()));
     let (code, said) = end(running);
-    assert_eq!(code, 0, "{said}");
     let found = contents(served.path("a.mcap"));
-    assert!(found.messages.iter().map(number).eq(0..10));
+    let recorded: Vec<u64> = found.messages.iter().map(number).collect();
+    // Nobody waits for a recorder: on a machine that is busy with other things a payload may be used again before it is copied. Then it is
+    // counted, and no other one stands in its place.
+    let lost = 10 - recorded.len() as u64;
+    assert!(said.contains(&format!("{} messages recorded, {lost} lost", recorded.len())), "{said}");
+    assert!(recorded.is_sorted_by(|one, next| one < next) && lost < 5, "{recorded:?}");
     assert!(found.messages.iter().all(|message| message.data.len() == 300_000));
-    assert_eq!(verified(&[&served.path("a.mcap")]).0, 0);
+    let expected = i32::from(lost > 0);
+    assert_eq!((code, verified(&[&served.path("a.mcap")]).0), (expected, expected), "{said}");
 }
 
 #[test]
