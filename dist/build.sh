@@ -255,7 +255,8 @@ oci() {
     blob() {
         cat >"$image/blob" && local digest
         digest=$(sha256sum <"$image/blob" | cut -d ' ' -f 1)
-        stat -c "$digest %s" "$image/blob" && mv "$image/blob" "$image/blobs/sha256/$digest"
+        # The reader goes on with the next one once it has read this line.
+        mv "$image/blob" "$image/blobs/sha256/$digest" && stat -c "$digest %s" "$image/blobs/sha256/$digest"
     }
     archive "$work/layer.tar" "$layer" usr run
     local layer_digest layer_bytes config_digest config_bytes manifest_digest manifest_bytes diff

@@ -145,10 +145,13 @@ oci() {
         runtime=(--runtime runc --cgroup-manager cgroupfs)
         run "$image" --version || { skip oci "podman runs no container here: $(head -n 1 "$work/why")" && podman rmi "$image" >/dev/null && return; }
     fi
-    run --name "causewayd-check-$$" --volume "$folder:/run/causewayd" "$image" >&2 &
+    # The bus of a session is for its own user: who is not root gives the container theirs, and root becomes that of the image.
+    local as=() user=(--userns=keep-id --user "$(id -u):$(id -g)")
+    [ "$(id -u)" != 0 ] || { user=() && as=(setpriv --reuid 65532 --regid 65532 --clear-groups); }
+    run --name "causewayd-check-$$" "${user[@]}" --volume "$folder:/run/causewayd" "$image" >&2 &
     appears "$folder/bus"
-    busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus GetId
-    busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus ListNames
+    "${as[@]}" busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus GetId
+    "${as[@]}" busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus ListNames
     podman "${runtime[@]}" stop --time 10 "causewayd-check-$$" >/dev/null
     wait $! || true
     podman rmi "$image" >/dev/null
