@@ -112,18 +112,21 @@ crates() {
     cp "$target_dir"/package/*.crate "$out/crates/"
 }
 
-# Programs that need no library of the machine. The recorder is not among them: its compression is in C. Without an ARCH, for two processors.
+# The standard library of a target, which rustup may fetch. It brings musl, and rustc a linker: another processor needs no compiler of its own.
+has_target() {
+    [ -e "$(rustc --print sysroot)/lib/rustlib/$1" ] || { has rustup && rustup target add "$1" >&2; }
+}
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld
+
+# Programs that need no library of the machine. The recorder is not among them: its compression is in C.
 static() {
-    local arch name program triple linker folder stage=$work/static
-    for arch in ${1:-${ARCHES:-x86_64 aarch64}}; do
+    local arch name program triple folder stage=$work/static
+    for arch in ${ARCHES:-x86_64 aarch64}; do
         triple=$arch-unknown-linux-musl
-        if ! [ -e "$(rustc --print sysroot)/lib/rustlib/$triple" ] && ! { has rustup && rustup target add "$triple" >&2; }; then
+        if ! has_target "$triple"; then
             skip "static, $arch" "the standard library for $triple is not installed; rustup target add $triple"
             continue
         fi
-        # rustc brings a linker and musl; another processor needs no compiler of its own.
-        linker="CARGO_TARGET_$(echo "$triple" | tr 'a-z-' 'A-Z_')_LINKER"
-        export "$linker=rust-lld"
         folder=$(build "$triple" "${packages[@]}")
         name=causeway-weighbridge-$version-$triple
         rm -rf "${stage:?}/$name" && mkdir -p "$stage/$name"
@@ -242,9 +245,9 @@ deb() {
 # An image with one static program and a user that is nobody's: a layer, its configuration and its manifest.
 oci() {
     local triple=x86_64-unknown-linux-musl image=$work/oci layer=$work/layer
-    local program=$work/static/causeway-weighbridge-$version-$triple/causewayd
-    [ -e "$program" ] || static x86_64
-    [ -e "$program" ] || { skip oci "there is no static causewayd" && return; }
+    has_target "$triple" || { skip oci "the standard library for $triple is not installed; rustup target add $triple" && return; }
+    local program
+    program=$(build "$triple" -p causewayd)/causewayd
     rm -rf "$image" "$layer" && mkdir -p "$image/blobs/sha256" "$layer/usr/bin" "$layer/run/causewayd"
     cp "$program" "$layer/usr/bin/"
     chmod 1777 "$layer/run/causewayd"
@@ -252,7 +255,8 @@ oci() {
     blob() {
         cat >"$image/blob" && local digest
         digest=$(sha256sum <"$image/blob" | cut -d ' ' -f 1)
-        stat -c "$digest %s" "$image/blob" && mv "$image/blob" "$image/blobs/sha256/$digest"
+        # The reader goes on with the next one once it has read this line.
+        mv "$image/blob" "$image/blobs/sha256/$digest" && stat -c "$digest %s" "$image/blobs/sha256/$digest"
     }
     archive "$work/layer.tar" "$layer" usr run
     local layer_digest layer_bytes config_digest config_bytes manifest_digest manifest_bytes diff

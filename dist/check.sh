@@ -24,6 +24,7 @@ end() {
     local job
     for job in $(jobs -p); do kill "$job" 2>/dev/null || true; done
     wait 2>/dev/null || true
+    ! has podman || podman rm --force "causewayd-check-$$" >/dev/null 2>&1 || true
     rm -rf "$work"
 }
 trap end EXIT
@@ -138,17 +139,22 @@ oci() {
     image=$(podman load --quiet --input "$(echo "$dist"/causewayd-*.oci.tar)" | sed 's/^Loaded image: //')
     mkdir -m 1777 "$folder" && chmod 755 "$work" && chmod 1777 "$folder"
     run() {
-        podman "${runtime[@]}" run --rm --network=none --read-only --cap-drop ALL --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 \
+        podman "${runtime[@]}" run --rm --name "causewayd-check-$$" --network=none --read-only --cap-drop ALL --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 \
             --security-opt label=disable "$@"
     }
     if ! run "$image" --version 2>"$work/why"; then
+        # Which did not begin, and is there.
+        podman rm --force "causewayd-check-$$" >/dev/null 2>&1 || true
         runtime=(--runtime runc --cgroup-manager cgroupfs)
         run "$image" --version || { skip oci "podman runs no container here: $(head -n 1 "$work/why")" && podman rmi "$image" >/dev/null && return; }
     fi
-    run --name "causewayd-check-$$" --volume "$folder:/run/causewayd" "$image" >&2 &
+    # The bus of a session is for its own user: who is not root gives the container theirs, and root becomes that of the image.
+    local as=() user=(--userns=keep-id --user "$(id -u):$(id -g)")
+    [ "$(id -u)" != 0 ] || { user=() && as=(setpriv --reuid 65532 --regid 65532 --clear-groups); }
+    run "${user[@]}" --volume "$folder:/run/causewayd" "$image" >&2 &
     appears "$folder/bus"
-    busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus GetId
-    busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus ListNames
+    "${as[@]}" busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus GetId
+    "${as[@]}" busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus ListNames
     podman "${runtime[@]}" stop --time 10 "causewayd-check-$$" >/dev/null
     wait $! || true
     podman rmi "$image" >/dev/null
