@@ -76,7 +76,7 @@ for program in causewayd causeway weighbridge causeway-record; do "$program" --v
 ldconfig --print-cache | grep libcauseway.so
 weighbridge list >/dev/null
 # The units are there, and nobody has enabled them.
-systemd-analyze --user --man=no verify /usr/lib/systemd/user/causewayd.{service,socket}
+XDG_RUNTIME_DIR=/tmp systemd-analyze --user --man=no verify /usr/lib/systemd/user/causewayd.{service,socket}
 [ -z "$(find /etc/systemd /root /usr/lib/systemd/user/*.wants -lname '*causewayd*' 2>/dev/null)" ]
 causewayd --session --nofork --nopidfile --address=unix:path=/tmp/bus &
 daemon=$!
@@ -90,7 +90,10 @@ dpkg --purge $names
 files | comm -13 /tmp/before - >/tmp/left
 if grep -vE '^/var/(lib/dpkg|log|cache)(/|$)' /tmp/left; then echo "these files stayed" >&2 && exit 1; fi
 TRY
-    unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" chroot "$root" bash /packages/try
+    unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" bash -euc '
+        for folder in dev sys; do mount --rbind "/$folder" "$0/$folder"; done
+        exec chroot "$0" bash /packages/try
+    ' "$root"
     echo "deb: installed, used and purged"
 }
 
