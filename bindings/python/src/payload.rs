@@ -76,7 +76,8 @@ impl Payload {
     }
 
     /// Gives the memory back; fails while views live.
-    fn release(&self) -> PyResult<()> {
+    #[pyo3(name = "release")]
+    fn give_back(&self) -> PyResult<()> {
         guarded(|| {
             let mut held = self.lock()?;
             if held.views > 0 {
@@ -98,7 +99,7 @@ impl Payload {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.release()
+        self.give_back()
     }
 
     /// # Safety
