@@ -144,7 +144,11 @@ fn each_defect_of_a_target_ends_its_case_in_a_sentence_and_no_other_case() {
         ("release-fail", "verify", "its function `release` failed: Input/output error"),
         ("close-crash", "report", "ended: signal 11 (SIGSEGV)"),
         ("attach-close-all", "attach", "closed the socket to this program and went on; it was killed"),
-        ("position-still", "report", "its function `position` says 12345 as before the first message"),
+        (
+            "position-still",
+            "report",
+            "its function `position` says 12345 before the first message and after the last",
+        ),
     ];
     let names: Vec<&str> = wanted.iter().map(|(name, ..)| *name).collect();
     let cases = format!("roundtrip/{{sound,pipe,{}}}/64/same-cpu", names.join(","));

@@ -230,9 +230,8 @@ fn attach(resources: EndResources, params: &CaseParams) -> io::Result<OwnEnd> {
     let attached = mine.object.load().and_then(|loaded| {
         loaded.attach(&of.name, of.case()?, *number as u32, child::resources(fds, &bytes))
     });
-    let mut end = attached.map_err(|error| mine.error(&error))?;
-    let began_at = end.position();
-    Ok(OwnEnd { end, mine, most_bytes: params.payload_bytes, began_at, has_taken: false })
+    let end = attached.map_err(|error| mine.error(&error))?;
+    Ok(OwnEnd { end, mine, most_bytes: params.payload_bytes, position: None, has_moved: false })
 }
 
 /// As for mechanisms of ours; but what switches where a library has threads of its own, nobody knows.
@@ -254,9 +253,9 @@ struct OwnEnd {
     end: abi::End,
     mine: &'static Mine,
     most_bytes: usize,
-    /// How far it had come at first, as it counts itself.
-    began_at: u64,
-    has_taken: bool,
+    /// How far it had come when that was last asked for: of an end that receives, around its messages.
+    position: Option<u64>,
+    has_moved: bool,
 }
 
 /// Room for a message, and whose it is.
@@ -306,7 +305,6 @@ impl Endpoint for OwnEnd {
 
     #[inline]
     fn take(&mut self, len: usize) -> io::Result<abi::Taken<'_>> {
-        self.has_taken = true;
         let taken = self.end.take(len).map_err(|error| self.mine.error(&error))?;
         let (received, most) = (taken.as_ref().len(), self.most_bytes.max(len));
         if received > most {
@@ -319,7 +317,9 @@ impl Endpoint for OwnEnd {
 
     #[inline]
     fn position(&mut self) -> u64 {
-        self.end.position()
+        let position = self.end.position();
+        self.has_moved |= self.position.replace(position).is_some_and(|before| before != position);
+        position
     }
 
     fn prefault(&mut self) -> io::Result<()> {
@@ -328,14 +328,12 @@ impl Endpoint for OwnEnd {
 
     fn settle(&mut self) -> io::Result<()> {
         self.end.settle().map_err(|error| self.mine.error(&error))?;
-        if self.has_taken && self.end.has_position() && self.end.position() == self.began_at {
-            let still = format!(
-                "its function `position` says {} as before the first message, and messages were taken",
-                self.began_at
-            );
-            return Err(self.mine.error(&io::Error::other(still)));
+        match self.position.filter(|_| self.end.has_position() && !self.has_moved) {
+            None => Ok(()),
+            Some(still) => Err(self.mine.error(&io::Error::other(format!(
+                "its function `position` says {still} before the first message and after the last"
+            )))),
         }
-        Ok(())
     }
 
     /// Its own, and where it is from.
