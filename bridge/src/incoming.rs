@@ -4,30 +4,32 @@
 //! A message counts as passed when it lies in the log of this host, and only then it is acknowledged. What is not in the order of a
 //! host any more is lost, counted, and said.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+mod asking;
+mod restoring;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use causeway::{
-    Error, Group, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions, TryPublishError,
-};
+use causeway::{Error, Group, PublishTimeoutError, Publisher, TryPublishError};
 use causeway_os::lock::lock;
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::pubsub::Subscriber;
 use zenoh::qos::CongestionControl;
-use zenoh::query::{ConsolidationMode, QueryTarget, Reply, ReplyKeyExpr};
 use zenoh::sample::{Locality, Sample};
+
+use restoring::restore;
 
 use crate::failure::Result;
 use crate::keys::{self, GroupKeys};
 use crate::lists::GroupPlace;
 use crate::net::Net;
 use crate::state::State;
-use crate::status::{Direction, Route, Status, count, log};
+use crate::status::{Direction, Route, Status, count};
 use crate::wire::{Kind, Packed, Packet, Stamp, mark_of};
 
 /// Bytes of messages that wait for their turn, for each host and in all that is to be published.
@@ -184,62 +186,6 @@ impl Drop for Incoming {
             let _ = thread.join();
         }
     }
-}
-
-/// What the bridge before this one has passed: from its file, and from the log where that file leaves it open.
-fn restore(
-    group: &Group,
-    place: &GroupPlace,
-    folder: &Path,
-    status: &Status,
-) -> Result<(Option<State>, Inner)> {
-    let mut reader = group.subscribe(SubscribeOptions::new(Policy::Lossy).from_oldest())?;
-    let route = status.route("group", &place.name, Direction::In, "");
-    let state = match State::open(folder, &place.name, &place.path, reader.group_number()) {
-        Ok(state) => state,
-        Err(failure) => {
-            route.fail(&format!("{failure}: what comes in may come twice after a restart of this bridge"));
-            return Ok((None, Inner::default()));
-        }
-    };
-    let oldest = reader.position().0;
-    let mut inner = Inner::default();
-    let mut marks = None;
-    for (slot, passed) in state.all() {
-        if passed.intent > passed.next {
-            let marks: &HashSet<u64> = marks.get_or_insert_with(|| marks_in(&mut reader));
-            let is_there = marks.contains(&mark_of(passed.host, passed.intent - 1));
-            // Where the log has been overwritten since, nobody knows: rather lost and counted than twice.
-            if !is_there && oldest > state.position() {
-                let (index, item) = (passed.intent - 1, Item::Lost(passed.intent - passed.next));
-                inner.backlog.push_back((
-                    passed.host,
-                    passed.group,
-                    Waiting { index, item, is_awaited: false },
-                ));
-                state.pass(slot, passed.intent, None);
-            } else {
-                state.pass(slot, if is_there { passed.intent } else { passed.next }, None);
-            }
-        }
-    }
-    inner.backlog_bytes = inner.backlog.iter().map(|(.., waiting)| waiting.bytes()).sum();
-    for (slot, passed) in state.all() {
-        let (slot, group, next) = (Some(slot), passed.group, passed.next);
-        inner.origins.insert(passed.host, Origin { slot, group, next, done: next, ..Origin::default() });
-    }
-    Ok((Some(state), inner))
-}
-
-/// The marks of all messages that are in the log now.
-fn marks_in(reader: &mut causeway::Subscriber) -> HashSet<u64> {
-    let mut marks = HashSet::new();
-    while let Ok(received) = reader.try_recv() {
-        if let Received::Message(message) = received {
-            marks.insert(message.mark);
-        }
-    }
-    marks
 }
 
 impl Shared {
@@ -529,203 +475,6 @@ impl Shared {
         if let Some(route) = &origin.route {
             let sent = route.counters.sent.load(Ordering::Relaxed);
             route.counters.acknowledged.store(sent, Ordering::Relaxed);
-        }
-    }
-
-    fn take_beat(&self, sample: &Sample) {
-        let Some(Packet::Beat { host, group, from, head, incarnation }) =
-            Packet::parse(&sample.payload().to_bytes())
-        else {
-            return self.refuse(None, "a packet that is not understood, of another version perhaps; dropped");
-        };
-        let Some(name) = keys::name(keys::last(sample.key_expr().as_str())) else { return };
-        if host == self.net.id {
-            if incarnation != u64::from(self.net.incarnation) {
-                let why = format!(
-                    "another bridge calls itself {name}, too: messages of neither reach the other; give one another --host"
-                );
-                self.refuse(None, &why);
-            }
-            return;
-        }
-        let mut inner = lock(&self.inner);
-        let slot = self.state.as_ref().and_then(|state| state.slot(host));
-        let origin = inner.origins.entry(host).or_default();
-        origin.slot = slot;
-        if origin.route.is_none() || origin.name != name {
-            origin.route = Some(self.status.route("group", &self.place.name, Direction::In, &name));
-            origin.name = name;
-        }
-        if origin.group != group {
-            origin.set_linked(false);
-        }
-        if !origin.is_linked {
-            return self.ask_soon(&mut inner);
-        }
-        origin.head = head;
-        if (from..head).contains(&origin.next) {
-            origin.next = head;
-            let nothing = Waiting { index: head - 1, item: Item::Nothing, is_awaited: false };
-            self.pass(&mut inner, host, nothing);
-            self.take_early(&mut inner, host);
-        }
-        let origin = &inner.origins[&host];
-        self.acknowledge(origin);
-        if origin.next < head {
-            self.ask_soon(&mut inner);
-        }
-    }
-
-    fn ask_soon(&self, inner: &mut Inner) {
-        if !inner.has_questions {
-            inner.has_questions = true;
-            self.work.notify_all();
-        }
-    }
-
-    /// Asks the hosts what there is to be asked. A thread does this.
-    fn ask(self: &Arc<Self>) {
-        let mut inner = lock(&self.inner);
-        loop {
-            if inner.is_over {
-                return;
-            }
-            if !inner.has_questions {
-                (inner, _) = self.work.wait_timeout(inner, ASK_AGAIN).unwrap_or_else(PoisonError::into_inner);
-            }
-            inner.has_questions = false;
-            let hosts: Vec<u64> = inner.origins.keys().copied().collect();
-            for host in hosts {
-                inner = self.ask_host(inner, host);
-            }
-        }
-    }
-
-    fn ask_host<'a>(
-        self: &'a Arc<Self>,
-        mut inner: MutexGuard<'a, Inner>,
-        host: u64,
-    ) -> MutexGuard<'a, Inner> {
-        let waits = inner.is_busy || inner.backlog.iter().any(|(of, ..)| *of == host);
-        let Some(origin) = inner.origins.get_mut(&host).filter(|origin| !origin.name.is_empty()) else {
-            return inner;
-        };
-        if !origin.is_linked {
-            // What waits is of the group that it had: first that.
-            if waits || origin.asked.is_some_and(|at| at.elapsed() < ASK_AGAIN) {
-                return inner;
-            }
-            origin.asked = Some(Instant::now());
-            let hello = Packet::Hello { host: self.net.id, group: origin.group, next: origin.done };
-            let key = self.keys.link(&origin.name);
-            drop(inner);
-            let shared = Arc::clone(self);
-            self.question(&key, hello, move |reply| shared.take_welcome(host, reply), || ());
-            return lock(&self.inner);
-        }
-        let end = origin.early.keys().next().copied().unwrap_or(origin.head);
-        // No more is asked for than may wait.
-        if origin.is_fetching || end <= origin.next || inner.backlog_bytes > WAITING_BYTES_MAX {
-            return inner;
-        }
-        let Some(origin) = inner.origins.get_mut(&host) else { return inner };
-        origin.is_fetching = true;
-        let begun = origin.next;
-        let hello = Packet::Hello { host: self.net.id, group: origin.group, next: origin.done };
-        let key = format!("{}?from={};to={end}", self.keys.link(&origin.name), origin.next);
-        let route = origin.route.clone();
-        drop(inner);
-        let (shared, over) = (Arc::clone(self), Arc::clone(self));
-        let take = move |reply: Reply| match reply.result() {
-            Ok(sample) => {
-                let Some(stamp) = sample.attachment().and_then(|bytes| Stamp::parse(&bytes.to_bytes()))
-                else {
-                    return;
-                };
-                if let Some(route) = &route {
-                    count(&route.counters.resent, u64::from(stamp.kind == Kind::Message));
-                }
-                shared.take(&stamp, stamp.topic, sample.payload());
-            }
-            Err(error) => {
-                shared.refuse(route.as_deref(), &error.payload().try_to_string().unwrap_or_default())
-            }
-        };
-        self.question(&key, hello, take, move || {
-            let mut inner = lock(&over.inner);
-            if let Some(origin) = inner.origins.get_mut(&host) {
-                origin.is_fetching = false;
-                over.acknowledge(origin);
-                let is_behind = !origin.early.is_empty() || origin.next < origin.head;
-                // What brought nothing is asked again in a while.
-                if is_behind && origin.next > begun {
-                    over.ask_soon(&mut inner);
-                }
-            }
-        });
-        lock(&self.inner)
-    }
-
-    /// Asks a host; `over` is called when all answers have come, or none comes any more.
-    fn question(
-        &self,
-        key: &str,
-        packet: Packet,
-        take: impl Fn(Reply) + Send + Sync + 'static,
-        over: impl FnOnce() + Send + Sync + 'static,
-    ) {
-        struct Over<F: FnOnce()>(Option<F>);
-        impl<F: FnOnce()> Drop for Over<F> {
-            fn drop(&mut self) {
-                self.0.take().into_iter().for_each(|over| over());
-            }
-        }
-        let over = Over(Some(over));
-        let get = self.net.session.get(key).payload(packet.to_bytes()).timeout(ANSWER_TIME);
-        let get = get
-            .target(QueryTarget::All)
-            .consolidation(ConsolidationMode::None)
-            .accept_replies(ReplyKeyExpr::Any);
-        let asked = get.allowed_destination(Locality::Remote).callback(move |reply| {
-            let _ = &over;
-            take(reply);
-        });
-        if let Err(error) = asked.wait() {
-            log(&format!("{key}: {error}"));
-        }
-    }
-
-    fn take_welcome(&self, host: u64, reply: Reply) {
-        let sample = match reply.result() {
-            Ok(sample) => sample,
-            Err(error) => {
-                let said = error.payload().try_to_string().unwrap_or_default().into_owned();
-                return self.refuse(None, &said);
-            }
-        };
-        let Some(Packet::Welcome { group, begin, head, .. }) = Packet::parse(&sample.payload().to_bytes())
-        else {
-            return;
-        };
-        let mut inner = lock(&self.inner);
-        let waits = inner.is_busy || inner.backlog.iter().any(|(of, ..)| *of == host);
-        let Some(origin) = inner.origins.get_mut(&host).filter(|origin| !origin.is_linked) else { return };
-        if origin.group != group || origin.slot.is_none() && origin.next == 0 {
-            if waits {
-                return;
-            }
-            (origin.group, origin.next, origin.done) = (group, begin, begin);
-            if let Some((state, slot)) = self.state.as_ref().zip(origin.slot) {
-                state.begin(slot, group, begin);
-            }
-        }
-        origin.early.clear();
-        (origin.early_bytes, origin.head) = (0, head);
-        origin.set_linked(true);
-        let is_behind = origin.next < head;
-        self.acknowledge(origin);
-        if is_behind {
-            self.ask_soon(&mut inner);
         }
     }
 }

@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(
             GroupPlace::parse("/run/a:b").unwrap().name,
             "a:b",
-            "what is no list of topics belongs to the path"
+            "a colon that no list of topics follows is a part of the path"
         );
         for wrong in ["/run/prices:7-1", "/run/prices:1,x", "/", "", "/run/bus", "/run/p:0-4294967295"] {
             assert!(GroupPlace::parse(wrong).is_err(), "{wrong}");

@@ -178,7 +178,7 @@ impl Status {
         })
     }
 
-    /// Answers whoever connects to a socket with all of it, from a thread, until the process ends.
+    /// Serves all of it on a socket: a thread writes it to each connection, until the process ends.
     pub fn serve(self: &Arc<Self>, path: &Path) -> Result<()> {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;
@@ -353,7 +353,7 @@ mod tests {
         let status = Arc::new(status());
         status.serve(&path).unwrap();
         assert_eq!(ask(&path).unwrap()["routes"][0]["sent"], 12);
-        assert_eq!(sockets(folder.path()), [path.clone()]);
+        assert_eq!(sockets(folder.path()), std::slice::from_ref(&path));
         let second = status.serve(&path).unwrap_err().to_string();
         assert!(second.contains("another bridge"), "{second}");
     }

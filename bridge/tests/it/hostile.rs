@@ -10,7 +10,7 @@ use zenoh::{Session, Wait};
 use crate::support::{Bridge, GROUP, Host, REALM, Router, eventually, read_until, tick};
 
 /// A session of somebody else.
-fn stranger(router: &Router) -> Session {
+fn plain_zenoh(router: &Router) -> Session {
     let mut config = zenoh::Config::default();
     for (key, value) in [
         ("mode", "\"client\"".to_owned()),
@@ -56,7 +56,7 @@ impl Scene {
 #[test]
 fn a_receiver_that_lies_about_what_it_has_is_not_believed() {
     let scene = scene();
-    let session = stranger(&scene.router);
+    let session = plain_zenoh(&scene.router);
     let keys = Realm::new(REALM).group(GROUP);
     let host = host_id("liar");
     let hello = Packet::Hello { host, group: 0, next: 0 };
@@ -80,7 +80,7 @@ fn a_receiver_that_lies_about_what_it_has_is_not_believed() {
 #[test]
 fn nonsense_on_every_key_is_counted_and_stops_nothing() {
     let scene = scene();
-    let session = stranger(&scene.router);
+    let session = plain_zenoh(&scene.router);
     let keys = Realm::new(REALM).group(GROUP);
     for bytes in [&b""[..], b"\x01", b"\x02\x00\x00", &[0xff; 200]] {
         for key in [keys.topic(0), keys.topic(1), keys.ack("a"), keys.beat("c"), keys.beat("a")] {
@@ -109,7 +109,7 @@ fn nonsense_on_every_key_is_counted_and_stops_nothing() {
 fn messages_that_went_in_a_circle_come_twice_or_have_impossible_numbers_are_dropped() {
     let scene = scene();
     scene.works();
-    let session = stranger(&scene.router);
+    let session = plain_zenoh(&scene.router);
     let keys = Realm::new(REALM).group(GROUP);
     let route = |host: &str| scene.bridges[1].route("in", host);
     let mut subscriber = scene.hosts[1].subscribe();

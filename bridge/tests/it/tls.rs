@@ -53,18 +53,18 @@ fn bridge(host: &Host, port: u16, certificates: &Path) -> Bridge {
 #[test]
 fn certificates_of_one_command_let_hosts_in_and_those_of_another_authority_are_refused() {
     let folder = temp_dir("bridge");
-    let (realm, stranger) = (folder.path().join("realm"), folder.path().join("stranger"));
+    let (realm, other_realm) = (folder.path().join("realm"), folder.path().join("other-realm"));
     make(&realm, &["router", "a"]);
     // The authority that is there is used again.
     make(&realm, &["b"]);
-    make(&stranger, &["c"]);
+    make(&other_realm, &["c"]);
     let port = free_port();
     let _router = router(&realm, port, "");
     let hosts = ["a", "b", "c"].map(Host::new);
     let [a, b] = [0, 1].map(|at: usize| bridge(&hosts[at], port, &realm.join(&hosts[at].name)));
     a.linked(1);
     b.linked(1);
-    let c = bridge(&hosts[2], port, &stranger.join("c"));
+    let c = bridge(&hosts[2], port, &other_realm.join("c"));
     eventually("it is not said", || {
         c.stat()["last_error"].as_str().is_some_and(|why| why.contains("no router at"))
     });

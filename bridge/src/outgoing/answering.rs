@@ -1,0 +1,129 @@
+//! What a sender answers to a receiver that begins, or that lacks messages.
+
+use std::time::Instant;
+
+use causeway::Position;
+use zenoh::Wait;
+use zenoh::query::Query;
+
+use super::{ANSWER_BYTES_MAX, Outgoing, Peer};
+use crate::status::count;
+use crate::wire::{Kind, Packet, Stamp};
+
+impl Outgoing<'_> {
+    pub(super) fn answer(&mut self, query: &Query) {
+        let number = |name| query.parameters().get(name).and_then(|text| text.parse::<u64>().ok());
+        let packet = query.payload().and_then(|payload| Packet::parse(&payload.to_bytes()));
+        let Some(Packet::Hello { host, group, next }) = packet else {
+            count(&self.route.counters.refused, 1);
+            let _ = query.reply_err("not understood: this bridge speaks format 1").wait();
+            return;
+        };
+        match (number("from"), number("to")) {
+            (Some(from), Some(to)) => {
+                if let Some(peer) = self.peers.get_mut(&host) {
+                    peer.heard = Instant::now();
+                }
+                self.send_again(query, from, to);
+            }
+            _ => self.welcome(query, host, group, next),
+        }
+    }
+
+    /// A receiver begins, or begins again.
+    fn welcome(&mut self, query: &Query, host: u64, group: u64, next: u64) {
+        let own = self.stamp.group;
+        let begin = match group {
+            0 => self.next,
+            of if of != own => self.entries.front().map_or(self.from, |entry| entry.from),
+            _ if next <= self.next => next,
+            _ => {
+                count(&self.route.counters.refused, 1);
+                let why = format!(
+                    "host {host:016x} says that it has {next} messages, but there are {}; not believed",
+                    self.next
+                );
+                self.route.fail(&why);
+                let _ = query.reply_err(why).wait();
+                return;
+            }
+        };
+        let welcome = Packet::Welcome { host: self.net.id, group: own, begin, head: self.next };
+        let _ = query.reply(self.keys.link(&self.net.host), welcome.to_bytes()).wait();
+        self.peers.insert(host, Peer { acked: begin, heard: Instant::now() });
+        self.peers_changed();
+    }
+
+    /// Sends what lies from one index up to before another, as far as it is still there, and says of the rest that it is lost.
+    fn send_again(&mut self, query: &Query, from: u64, to: u64) {
+        let (mut at, to, mut bytes) = (from, to.min(self.next), 0);
+        let mut stamp = Stamp { is_awaited: false, ..self.stamp.clone() };
+        let (route, keys, link) = (&self.route, &self.keys, self.keys.link(&self.net.host));
+        let reply = |stamp: &Stamp, payload: Vec<u8>| {
+            // Under the key that it had before: what a rule keeps back there is kept back here.
+            let is_message = stamp.kind == Kind::Message;
+            let key = if is_message { keys.topic(stamp.topic) } else { link.clone() };
+            count(&route.counters.resent, u64::from(is_message));
+            let _ = query.reply(key, payload).attachment(stamp.to_bytes()).wait();
+        };
+        // Where messages begin that are not there any more, and how many they are.
+        let mut lost: Option<(u64, u64)> = None;
+        let lose = |lost: &mut Option<(u64, u64)>, begin, messages| {
+            let (begin, before) = lost.unwrap_or((begin, 0));
+            *lost = Some((begin, before + messages));
+        };
+        let first = self.entries.partition_point(|entry| entry.index < from);
+        for entry in self.entries.iter().skip(first).take_while(|entry| entry.from < to).copied() {
+            if bytes > ANSWER_BYTES_MAX {
+                break;
+            }
+            // What is older than all entries; which of it crossed is not known.
+            if entry.from > at {
+                lose(&mut lost, at, entry.from - at);
+                at = entry.from;
+            }
+            let again = match entry.kind {
+                Kind::Message => self.subscriber.read_again(Position(entry.position)).ok().flatten(),
+                _ => None,
+            };
+            let payload = again.map(|message| {
+                (stamp.publisher, stamp.sequence, stamp.topic) =
+                    (message.publisher, message.sequence, message.topic);
+                message.bytes.to_vec()
+            });
+            match (entry.kind, &payload) {
+                (Kind::Message, None) => lose(&mut lost, at, 1),
+                (Kind::Lost, _) => lose(&mut lost, at, entry.index + 1 - at),
+                _ => {
+                    if let Some((begin, messages)) = lost.take() {
+                        (stamp.kind, stamp.from, stamp.index) = (Kind::Lost, begin, at - 1);
+                        reply(&stamp, messages.to_le_bytes().into());
+                    }
+                    (stamp.kind, stamp.from, stamp.index, stamp.position) =
+                        (entry.kind, at, entry.index, entry.position);
+                    bytes += payload.as_ref().map_or(0, Vec::len) + 64;
+                    reply(&stamp, payload.unwrap_or_default());
+                }
+            }
+            at = entry.index + 1;
+        }
+        let is_whole = bytes <= ANSWER_BYTES_MAX;
+        if is_whole && at < to.min(self.from) {
+            lose(&mut lost, at, to.min(self.from) - at);
+            at = to.min(self.from);
+        }
+        if let Some((begin, messages)) = lost {
+            (stamp.kind, stamp.from, stamp.index) = (Kind::Lost, begin, at - 1);
+            reply(&stamp, messages.to_le_bytes().into());
+        }
+        if is_whole && at < to {
+            (stamp.kind, stamp.from, stamp.index) = (Kind::Nothing, at, to - 1);
+            reply(&stamp, Vec::new());
+            at = to;
+        }
+        if from < at {
+            (stamp.kind, stamp.from, stamp.index) = (Kind::End, from, at - 1);
+            reply(&stamp, Vec::new());
+        }
+    }
+}
