@@ -60,10 +60,18 @@ pub struct Coverage {
     pub unmeasured: Vec<Unmeasured>,
 }
 
+/// Rows without a figure for one reason.
+#[derive(Default)]
+struct Reason {
+    rows: usize,
+    machines: BTreeSet<usize>,
+    cases: BTreeSet<u32>,
+}
+
 pub fn coverage(lake: &Lake, options: &Options) -> Coverage {
     let there: BTreeSet<&str> = lake.hosts.iter().map(|host| host.name.as_str()).collect();
     let missing = options.expected.iter().filter(|name| !there.contains(name.as_str())).cloned().collect();
-    let mut reasons: BTreeMap<(&str, u32), (usize, BTreeSet<usize>, BTreeSet<u32>)> = BTreeMap::new();
+    let mut reasons: BTreeMap<(&str, u32), Reason> = BTreeMap::new();
     let mut measured = 0;
     let mut of_class: BTreeMap<u32, BTreeMap<u32, BTreeSet<usize>>> = BTreeMap::new();
     for session in &lake.sessions {
@@ -78,9 +86,9 @@ pub fn coverage(lake: &Lake, options: &Options) -> Coverage {
                     .insert(session.host);
             } else {
                 let of = reasons.entry((row.ending.name(), row.why)).or_default();
-                of.0 += 1;
-                of.1.insert(session.host);
-                of.2.insert(row.case);
+                of.rows += 1;
+                of.machines.insert(session.host);
+                of.cases.insert(row.case);
             }
         }
     }
@@ -104,7 +112,7 @@ pub fn coverage(lake: &Lake, options: &Options) -> Coverage {
     missing_cases.truncate(SHOWN);
     let mut unmeasured: Vec<Unmeasured> = reasons
         .into_iter()
-        .map(|((outcome, why), (rows, machines, cases))| Unmeasured {
+        .map(|((outcome, why), Reason { rows, machines, cases })| Unmeasured {
             outcome: endings(outcome),
             why: lake.whys.name(why).to_owned(),
             rows,

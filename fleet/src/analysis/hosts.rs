@@ -277,30 +277,36 @@ pub fn class(lake: &Lake, table: &Table, options: &Options) -> Class {
     class
 }
 
+/// What a boot has left beside its own effect and the level of each case: of costs, and of multiples of the hub.
+struct Left {
+    costs: Vec<f64>,
+    to_hub: Vec<f64>,
+}
+
 fn cells(lake: &Lake, table: &Table, margin: f64) -> Vec<OffCell> {
     let costs = polish(&table.costs);
     let hub_grid = grid(&table.boots, table.cases.len(), |boot| &boot.to_hub);
     let hubs = polish(&hub_grid);
     let with_hub: Vec<bool> = hubs.columns.iter().map(|level| level.is_finite()).collect();
-    let left = |boot: &Boot| -> (Vec<f64>, Vec<f64>) {
+    let left = |boot: &Boot| {
         let against = |values: &[f64], levels: &[f64]| {
             let effect = effect_of(values, levels);
             values.iter().zip(levels).map(|(value, level)| value - level - effect).collect::<Vec<_>>()
         };
-        (against(&boot.costs, &costs.columns), against(&boot.to_hub, &hubs.columns))
+        Left { costs: against(&boot.costs, &costs.columns), to_hub: against(&boot.to_hub, &hubs.columns) }
     };
     let (mut all, mut of_costs) = (Vec::new(), Vec::new());
     for (host, boots) in table.boots.iter().enumerate() {
-        let of_boots: Vec<(Vec<f64>, Vec<f64>)> = boots.iter().map(left).collect();
-        for case in 0..table.cases.len() {
-            let known = |of: &dyn Fn(&(Vec<f64>, Vec<f64>)) -> f64| -> Vec<f64> {
-                of_boots.iter().map(of).filter(|value| value.is_finite()).collect()
+        let of_boots: Vec<Left> = boots.iter().map(left).collect();
+        for (case, &with_hub) in with_hub.iter().enumerate() {
+            let known = |of: fn(&Left) -> &Vec<f64>| -> Vec<f64> {
+                of_boots.iter().map(|left| of(left)[case]).filter(|value| value.is_finite()).collect()
             };
-            let by_cost = known(&|(costs, _)| costs[case]);
-            let boots = if with_hub[case] { known(&|(_, hubs)| hubs[case]) } else { by_cost.clone() };
+            let by_cost = known(|left| &left.costs);
+            let boots = if with_hub { known(|left| &left.to_hub) } else { by_cost.clone() };
             if !boots.is_empty() {
                 all.push(Cell { host, case, boots });
-                of_costs.push(with_hub[case].then_some(by_cost).filter(|of| !of.is_empty()));
+                of_costs.push(with_hub.then_some(by_cost).filter(|of| !of.is_empty()));
             }
         }
     }

@@ -33,6 +33,14 @@ pub struct FleetEvent {
     pub kernel: Option<[String; 2]>,
 }
 
+/// Steps of one day and direction.
+#[derive(Default)]
+struct Together {
+    hosts: BTreeSet<usize>,
+    cases: Vec<u32>,
+    changes: Vec<f64>,
+}
+
 pub fn events(lake: &Lake, clones: &BTreeSet<usize>, margin: f64) -> Vec<FleetEvent> {
     let of_day = |us: i64| us.div_euclid(DAY_US);
     let mut histories: BTreeMap<(u32, usize), BTreeMap<i64, Vec<f64>>> = BTreeMap::new();
@@ -62,20 +70,20 @@ pub fn events(lake: &Lake, clones: &BTreeSet<usize>, margin: f64) -> Vec<FleetEv
         }
     }
     // The same day and direction in several cases is one event.
-    let mut together: BTreeMap<(usize, bool), (BTreeSet<usize>, Vec<u32>, Vec<f64>)> = BTreeMap::new();
+    let mut together: BTreeMap<(usize, bool), Together> = BTreeMap::new();
     for (case, all) in &splits {
         let found: Vec<Split> = all.iter().map(|(_, split)| *split).collect();
         for event in of_case(&found, days.len(), Q) {
             let of = together.entry((event.day, event.change > 0.0)).or_default();
-            of.0.extend(event.splits.iter().map(|index| all[*index].0));
-            of.1.push(*case);
-            of.2.extend(event.splits.iter().map(|index| all[*index].1.change));
+            of.hosts.extend(event.splits.iter().map(|index| all[*index].0));
+            of.cases.push(*case);
+            of.changes.extend(event.splits.iter().map(|index| all[*index].1.change));
         }
     }
     let name = |host: &usize| lake.hosts[*host].name.clone();
     let mut events: Vec<FleetEvent> = together
         .into_iter()
-        .map(|((at, _), (hosts, cases, changes))| FleetEvent {
+        .map(|((at, _), Together { hosts, cases, changes })| FleetEvent {
             day: day(days[at] * DAY_US),
             machines: hosts.len(),
             of: kernels

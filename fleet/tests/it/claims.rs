@@ -1,4 +1,5 @@
 //! What reports claim of fleets whose truth is known: acceptance 5 and 6 of the design. `FLEET_SEEDS=20 FLEET_HOSTS=10000` is the whole of it.
+#![allow(clippy::print_stdout, reason = "rates are printed for who asks with --nocapture")]
 
 use std::collections::BTreeSet;
 

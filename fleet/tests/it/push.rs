@@ -164,7 +164,7 @@ fn a_record_that_a_session_is_writing_is_left_for_the_next_push() {
     let spool = folder.path().join("spool");
     fs::create_dir(&spool).unwrap();
     let without_end =
-        &whole[..whole.len() - whole.split_inclusive(|byte| *byte == b'\n').last().unwrap().len()];
+        &whole[..whole.len() - whole.split_inclusive(|byte| *byte == b'\n').next_back().unwrap().len()];
     fs::write(spool.join("plan-n1-b007-0.jsonl"), without_end).unwrap();
     let lock = fs::File::create(spool.join(".plan-n1-b007.lock")).unwrap();
     lock.lock().unwrap();

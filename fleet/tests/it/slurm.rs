@@ -155,9 +155,10 @@ fn an_array_of_eight_nodes_gives_a_row_or_a_reason_for_every_case_and_measures_w
     let folder = slurm.folder.path();
     let plan = plan(folder, &["roundtrip/mock/{1,64}/{same-cpu,two-cpus}"]);
     // As it is: whole nodes. And tasks of one CPU each, for which there is no placement on two.
-    let kinds: [(&str, &dyn Fn(&str) -> String, usize); 2] = [
-        ("whole", &|text| text.to_owned(), cpus),
-        ("one-cpu", &|text| text.replace("#SBATCH --exclusive\n", "").replace("-lt 5", "-lt 0"), 1),
+    type Change = fn(&str) -> String;
+    let kinds: [(&str, Change, usize); 2] = [
+        ("whole", |text| text.to_owned(), cpus),
+        ("one-cpu", |text| text.replace("#SBATCH --exclusive\n", "").replace("-lt 5", "-lt 0"), 1),
     ];
     for (kind, change, allowed) in kinds {
         let store = folder.join(format!("store-{kind}"));
