@@ -160,8 +160,8 @@ fn payloads_by_reference_are_recorded_themselves() {
     let (code, said) = end(running);
     let found = contents(served.path("a.mcap"));
     let recorded: Vec<u64> = found.messages.iter().map(number).collect();
-    // Nobody waits for a recorder: on a machine that is busy with other things a payload may be used again before it is copied. Then it is
-    // counted, and no other one stands in its place.
+    // Publishers do not wait for the references of a lossy subscriber: beside other work the next payload may be in this file before the
+    // last one is copied. Then that is counted, and no other one stands in its place.
     let lost = 10 - recorded.len() as u64;
     assert!(said.contains(&format!("{} messages recorded, {lost} lost", recorded.len())), "{said}");
     assert!(recorded.is_sorted_by(|one, next| one < next) && lost < 5, "{recorded:?}");
