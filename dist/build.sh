@@ -2,12 +2,14 @@
 # Makes what people install without a toolchain, from this checkout:
 #
 #   dist/build.sh [-o FOLDER] [PART...]         crates static deb oci sbom wheels; all of them without a PART
-#   dist/build.sh same [PART...]                makes them twice, in two folders, and says whether they are equal bit by bit
+#   dist/build.sh same [PART...]                makes them here and in a copy elsewhere, and says whether they are equal bit by bit
 #
 # FOLDER is target/dist where none is named. ARCHES ("x86_64 aarch64") says for which processors `static` is. A part that needs a tool which is
 # not here says which one, and the others are made; the last line tells what was skipped. Nothing is fetched but packages of the registry and,
 # with rustup, the standard library of a target.
 set -euo pipefail
+# A compiler that fails inside of $(…) ends this, too: nothing of an older build is packed in place of what it did not make.
+shopt -s inherit_errexit
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 
@@ -38,6 +40,8 @@ export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 commit=${GIT_COMMIT:-$(git describe --always --exclude='*' --abbrev=12 --dirty=+changes 2>/dev/null || true)}
 [ -z "$commit" ] || export GIT_COMMIT=$commit
 umask 022
+# .ci/run compiles parts of tests in another way.
+unset RUSTC_WORKSPACE_WRAPPER
 registry=${CARGO_HOME:-$HOME/.cargo}
 export CARGO_INCREMENTAL=0 RUSTFLAGS="--remap-path-prefix=$root=/usr/src/weighbridge --remap-path-prefix=$registry=/usr/src/cargo"
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -118,7 +122,7 @@ has_target() {
 }
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld
 
-# Programs that need no library of the machine. The recorder is not among them: its compression is in C.
+# Programs that need no library of the machine. The recorder is not among them: its compression is in C. dist/check.sh starts them.
 static() {
     local arch name program triple folder stage=$work/static
     for arch in ${ARCHES:-x86_64 aarch64}; do
@@ -134,16 +138,6 @@ static() {
         cp LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$stage/$name/"
         archive "$out/$name.tar.gz" "$stage" "$name"
     done
-    local emulator
-    if ! [ -e "$stage/causeway-weighbridge-$version-aarch64-unknown-linux-musl" ]; then
-        return
-    elif emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64); then
-        for program in "${programs[@]}"; do
-            "$emulator" "$stage/causeway-weighbridge-$version-aarch64-unknown-linux-musl/$program" --version >&2
-        done
-    else
-        skip "static, aarch64, a first run" "qemu-aarch64 is not installed (Debian: qemu-user)"
-    fi
 }
 
 # One Debian package: package NAME SECTION SYNOPSIS DESCRIPTION FOLDER [DEPENDS].
@@ -275,7 +269,9 @@ oci() {
     printf '{"imageLayoutVersion":"1.0.0"}' >"$image/oci-layout"
     printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:%s","size":%s,"annotations":{"org.opencontainers.image.ref.name":"causewayd:%s"}}]}' \
         "$manifest_digest" "$manifest_bytes" "$version" >"$image/index.json"
-    archive "$out/causewayd-$version.oci.tar" "$image" blobs index.json oci-layout
+    # How docker before 25 finds the same blobs.
+    printf '[{"Config":"blobs/sha256/%s","RepoTags":["causewayd:%s"],"Layers":["blobs/sha256/%s"]}]' "$config_digest" "$version" "$layer_digest" >"$image/manifest.json"
+    archive "$out/causewayd-$version.oci.tar" "$image" blobs index.json manifest.json oci-layout
 }
 
 # What the programs are made of, for who must know it (CycloneDX).
@@ -312,20 +308,26 @@ wheels() {
     mkdir -p "$out/wheels" && cp "$built"/* "$out/wheels/"
 }
 
-# In a copy elsewhere, with a target folder of its own, for nothing may depend on where it was built.
+# Nothing may depend on the folder, and nothing on what was compiled here before: the copy has a target folder of its own.
 if [ -n "$same" ]; then
+    [ -z "$(git status --porcelain)" ] || { echo "$0: the copy would be of the last commit, and there are changes; commit them first" >&2 && exit 1; }
     twice=$(mktemp -d)
     trap 'rm -rf "$twice"' EXIT
-    for folder in first second/deeper; do
-        mkdir -p "$twice/$folder"
-        git archive HEAD | tar -x -C "$twice/$folder"
-        "$twice/$folder/dist/build.sh" -o "$twice/out-${folder%%/*}" "${parts[@]}"
-        rm -rf "$twice/$folder"
-    done
-    (cd "$twice/out-first" && find . -type f | sort | xargs sha256sum) >"$twice/sums"
-    cat "$twice/sums"
-    (cd "$twice/out-second" && sha256sum --quiet --check "$twice/sums") && echo "Both are equal, bit by bit." && exit
-    echo "$0: not equal" >&2 && exit 1
+    copy=$twice/elsewhere/deeper
+    mkdir -p "$copy"
+    git archive HEAD | tar -x -C "$copy"
+    dist/build.sh -o "$twice/here" "${parts[@]}" >&2
+    "$copy/dist/build.sh" -o "$twice/there" "${parts[@]}" >&2
+    [ -s "$twice/here/SHA256SUMS" ] || { echo "$0: nothing was made that could be equal" >&2 && exit 1; }
+    if diff "$twice"/{here,there}/SHA256SUMS; then
+        cat "$twice/here/SHA256SUMS"
+        echo "Both are equal, bit by bit."
+        exit
+    fi
+    rm -rf "$twice/elsewhere"
+    trap - EXIT
+    echo "$0: not equal; both are in $twice" >&2
+    exit 1
 fi
 
 mkdir -p "$out" "$root/target"
@@ -333,5 +335,5 @@ target_dir=$root/target/dist-build
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for part in "${parts[@]}"; do "$part"; done
-(cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum >SHA256SUMS && cat SHA256SUMS)
+(cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0r sha256sum >SHA256SUMS && cat SHA256SUMS)
 [ ${#skipped[@]} -eq 0 ] || printf 'skipped: %s\n' "${skipped[@]}"

@@ -20,11 +20,13 @@ done
 
 work=$(mktemp -d)
 skipped=()
+# What runs containers.
+engine=
 end() {
     local job
     for job in $(jobs -p); do kill "$job" 2>/dev/null || true; done
     wait 2>/dev/null || true
-    ! has podman || podman rm --force "causewayd-check-$$" >/dev/null 2>&1 || true
+    [ -z "$engine" ] || "$engine" rm --force "causewayd-check-$$" >/dev/null 2>&1 || true
     rm -rf "$work"
 }
 trap end EXIT
@@ -51,15 +53,29 @@ appears() {
     done
 }
 
+# What the package of the library exports, each with its version: exports LIBRARY.
+exports() {
+    has objdump || { skip "deb, symbols of the library" "objdump is not installed (Debian: binutils)" && return; }
+    local symbols unversioned
+    # Columns: address, flags, section, size, version, name. A symbol of ours without a version has five of them.
+    symbols=$(objdump -T "$1" | awk '$1 ~ /^[0-9a-f]+$/ && !/\*UND\*/')
+    unversioned=$(awk '$(NF - 1) != "CAUSEWAY_0.1" && $NF != "CAUSEWAY_0.1"' <<<"$symbols")
+    [ -z "$unversioned" ] || fail "$(basename "$1") exports without its version: $unversioned"
+    echo "deb: $(basename "$1") exports $(wc -l <<<"$symbols") symbols, all of one version"
+}
+
 # Installs the packages in a Debian that has little else, uses them, and purges them: then no file is there that was not there before. ROOTFS
-# names a folder with such a system, which gets a copy; without it, mmdebstrap makes one from Debian's packages.
+# names a folder with such a system, which gets a copy; without it, mmdebstrap makes one of the release that this machine has.
 deb() {
+    [ -e "$(echo "$dist"/libcauseway0_*.deb)" ] || { skip deb "there are no packages" && return; }
+    mkdir "$work/library" && dpkg-deb --extract "$dist"/libcauseway0_*.deb "$work/library"
+    exports "$(find "$work/library" -type f -name 'libcauseway.so.*')"
     [ "$(id -u)" = 0 ] || { skip deb "only root enters another root" && return; }
     local root=$work/root
     if [ -n "${ROOTFS:-}" ]; then
         cp -a "$ROOTFS" "$root"
     elif has mmdebstrap; then
-        mmdebstrap --quiet --variant=minbase --include=dbus-bin,libglib2.0-bin,systemd bookworm "$root" >&2
+        mmdebstrap --quiet --variant=minbase --include=dbus-bin,libglib2.0-bin,systemd "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$root" >&2
     else
         skip deb "mmdebstrap is not installed, and ROOTFS names no system" && return
     fi
@@ -120,11 +136,12 @@ static() {
         tar -xzf "$archive" -C "$work"
         folder=$work/$(basename "$archive" .tar.gz)
         case $folder in
-        *"$(uname -m)"*) emulator=() ;;
-        *aarch64*)
+        *"-$(uname -m)-"*) emulator=() ;;
+        *-aarch64-*)
             has qemu-aarch64 || { skip "static, aarch64" "qemu-aarch64 is not installed (Debian: qemu-user)" && continue; }
             emulator=(qemu-aarch64)
             ;;
+        *) skip "$(basename "$archive")" "nothing emulates its processor here" && continue ;;
         esac
         for program in causeway causewayd weighbridge; do
             ! readelf --program-headers "$folder/$program" | grep -q INTERP || fail "$program needs a loader"
@@ -135,33 +152,54 @@ static() {
     done
 }
 
-# The image with nothing writable but the folder of its socket, and without a capability; a client of the host calls it.
+# The image with each engine that runs containers here.
 oci() {
-    has podman || { skip oci "podman is not installed" && return; }
-    local image runtime=() folder=$work/bus run
-    image=$(podman load --quiet --input "$(echo "$dist"/causewayd-*.oci.tar)" | sed 's/^Loaded image: //')
-    mkdir -m 1777 "$folder" && chmod 755 "$work" && chmod 1777 "$folder"
+    local archive
+    archive=$(echo "$dist"/causewayd-*.oci.tar)
+    [ -e "$archive" ] || { skip oci "there is no image" && return; }
+    for engine in podman docker; do
+        if ! has "$engine"; then
+            skip "oci, $engine" "$engine is not installed"
+        elif ! "$engine" info >/dev/null 2>"$work/why"; then
+            skip "oci, $engine" "$(tail -n 1 "$work/why")"
+        else
+            image "$archive"
+        fi
+    done
+}
+
+# With nothing writable but the folder of its socket, and without a capability; a client of the host calls it: image ARCHIVE.
+image() {
+    local image options=() folder=$work/bus-$engine run
+    image=$("$engine" load --quiet --input "$1" | sed 's/^Loaded image: //')
+    chmod 755 "$work" && mkdir "$folder" && chmod 1777 "$folder"
     run() {
-        podman "${runtime[@]}" run --rm --name "causewayd-check-$$" --network=none --read-only --cap-drop ALL --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 \
-            --security-opt label=disable "$@"
+        "$engine" "${options[@]}" run --rm --name "causewayd-check-$$" --network=none --read-only --cap-drop ALL --ulimit nofile=1024:1024 \
+            --ulimit nproc=1024:1024 --security-opt label=disable "$@"
     }
     if ! run "$image" --version 2>"$work/why"; then
         # Which did not begin, and is there.
-        podman rm --force "causewayd-check-$$" >/dev/null 2>&1 || true
-        runtime=(--runtime runc --cgroup-manager cgroupfs)
-        run "$image" --version || { skip oci "podman runs no container here: $(head -n 1 "$work/why")" && podman rmi "$image" >/dev/null && return; }
+        "$engine" rm --force "causewayd-check-$$" >/dev/null 2>&1 || true
+        # What Debian's podman can do where there is no systemd, and where cgroups are of version 1.
+        [ "$engine" != podman ] || options=(--runtime runc --cgroup-manager cgroupfs)
+        if ! run "$image" --version 2>>"$work/why"; then
+            skip "oci, $engine" "it runs no container here: $(head -n 1 "$work/why")"
+            "$engine" rmi --force "$image" >/dev/null
+            return
+        fi
     fi
     # The bus of a session is for its own user: who is not root gives the container theirs, and root becomes that of the image.
-    local as=() user=(--userns=keep-id --user "$(id -u):$(id -g)")
+    local as=() user=(--user "$(id -u):$(id -g)")
+    [ "$engine" != podman ] || user+=(--userns=keep-id)
     [ "$(id -u)" != 0 ] || { user=() && as=(setpriv --reuid 65532 --regid 65532 --clear-groups); }
     run "${user[@]}" --volume "$folder:/run/causewayd" "$image" >&2 &
     appears "$folder/bus"
     "${as[@]}" busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus GetId
     "${as[@]}" busctl --address="unix:path=$folder/bus" call org.freedesktop.DBus / org.freedesktop.DBus ListNames
-    podman "${runtime[@]}" stop --time 10 "causewayd-check-$$" >/dev/null
+    "$engine" "${options[@]}" stop --time 10 "causewayd-check-$$" >/dev/null
     wait $! || true
-    podman rmi "$image" >/dev/null
-    echo "oci: a client of this machine was answered"
+    "$engine" rmi "$image" >/dev/null
+    echo "oci: a client of this machine was answered from a container of $engine"
 }
 
 # Each wheel that this machine can install, in an environment of its own.

@@ -1,5 +1,6 @@
 //! The library as `make install` puts it into a folder, and programs that are compiled against it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -106,4 +107,21 @@ fn the_shared_library_has_its_soname_and_exports_what_the_headers_declare_in_one
     declared.sort();
     exported.sort();
     assert_eq!(exported, declared);
+}
+
+/// `CAUSEWAY_C_RELEASE` names the library of a release before this one, as `libcauseway0` has it.
+#[test]
+fn a_program_that_was_linked_with_the_release_before_finds_all_that_it_needs() {
+    let Some(before) = std::env::var_os("CAUSEWAY_C_RELEASE") else {
+        return skipped("CAUSEWAY_C_RELEASE names no libcauseway.so of a release before");
+    };
+    let Some(root) = installed() else { return };
+    if !has("abidiff") {
+        return skipped("abidiff is not installed (Debian: abigail-tools)");
+    }
+    let library = root.join("opt/causeway/lib/libcauseway.so");
+    let output = Command::new("abidiff").args([&*before, OsStr::new(&library)]).output().unwrap();
+    // Bits: 1 and 2 for a mistake, 4 for a change, 8 for one that programs do not survive.
+    let bits = output.status.code().unwrap();
+    assert_eq!(bits & !4, 0, "{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
 }
