@@ -294,7 +294,7 @@ wheels() {
     has maturin || { skip wheels "maturin is not installed (pip install maturin ziglang)" && return; }
     local built=$work/wheels
     maturin_of() {
-        (cd bindings/python && CARGO_TARGET_DIR=$root/bindings/python/target/dist maturin "$1" --out "$built" "${@:2}") >&2
+        (cd bindings/python && SOURCES=$root RUSTC_WRAPPER=$root/dist/rustc CARGO_TARGET_DIR=$target_dir maturin "$1" --out "$built" "${@:2}") >&2
     }
     rm -rf "$built"
     maturin_of sdist

@@ -10,7 +10,9 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Running, causeway, complaint, eventually, kill, printed, skipped, temp_dir, tied};
+use crate::support::{
+    Running, causeway, complaint, eventually, eventually_seen, kill, printed, skipped, temp_dir, tied,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
 
@@ -356,4 +358,49 @@ fn a_container_of_podman_is_told_what_it_lacks_and_serves_nothing_as_the_user_of
     } else {
         skipped(format!("this podman has no user namespace of its own: {}", why.trim()));
     }
+}
+
+/// The rows for podman of the table *who is who* of docs/containers.md: rootful if root runs this test, rootless if another user does.
+#[test]
+fn a_server_sees_the_users_of_a_container_of_podman_by_the_numbers_that_the_documents_say() {
+    let Some(podman) = Podman::find() else { return };
+    let folder = temp_dir("causeway");
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let path = folder.path().join("group");
+    let serve = ["serve", "--late-publishers", "--subscribers", "any-user", path.to_str().unwrap()];
+    let _server = Running::start(&mut causeway(&serve));
+    eventually("no process serves the group", || causeway::Group::join(&path).is_ok());
+    let subscribers = || causeway::Group::join(&path).unwrap().report().unwrap().subscribers;
+    let seen = |options: &[&str]| {
+        let arguments = ["/run/causeway", "subscribe", "/shared/group"];
+        let mut container = Running::start(&mut podman.command(folder.path(), options, &arguments));
+        let subscribes = || {
+            let first = subscribers().first().copied();
+            if first.is_none() && container.0.try_wait().unwrap().is_some() {
+                panic!(
+                    "{options:?}: {}",
+                    std::io::read_to_string(container.0.stderr.take().unwrap()).unwrap()
+                );
+            }
+            first
+        };
+        let subscriber = eventually_seen("it subscribes", subscribes, Option::is_some).unwrap();
+        kill("KILL", subscriber.pid);
+        container.wait();
+        eventually("its end is not seen", || subscribers().is_empty());
+        subscriber.uid
+    };
+    let own = rustix::process::getuid().as_raw();
+    assert_eq!(seen(&[]), own, "root of a container is who has started it");
+    let other = seen(&["--user", "1234:1234"]);
+    if own == 0 {
+        assert_eq!(other, 1234, "numbers of a rootful container are those of this machine");
+        return;
+    }
+    // One of those that belong to this user.
+    assert!(![0, own, 1234, 65534].contains(&other), "{other}");
+    let number = own.to_string();
+    assert_eq!(seen(&["--userns=keep-id", "--user", &number]), own);
+    let root = seen(&["--userns=keep-id", "--user", "0:0"]);
+    assert!(![0, own, 65534].contains(&root), "{root}");
 }
