@@ -1,8 +1,14 @@
-//! Tells the program which commit it is built from, where git knows.
+//! Tells the program which commit it is built from, where git knows, and the linker what it asks for.
 
 use std::process::Command;
 
 fn main() {
+    // musl is one library. A C compiler for it brings empty ones for the other names; rustup, which links without one, does not.
+    if std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|libc| libc == "musl") {
+        let folder = std::env::var("OUT_DIR").unwrap();
+        std::fs::write(format!("{folder}/libdl.a"), "!<arch>\n").unwrap();
+        println!("cargo::rustc-link-search=native={folder}");
+    }
     println!("cargo::rerun-if-env-changed=GIT_COMMIT");
     if std::env::var_os("GIT_COMMIT").is_some() {
         return;
