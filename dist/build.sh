@@ -277,13 +277,13 @@ oci() {
 # What the programs are made of, for who must know it (CycloneDX).
 sbom() {
     has cargo-cyclonedx || { skip sbom "cargo-cyclonedx is not installed (cargo install cargo-cyclonedx)" && return; }
-    local package
-    for package in crates/weighbridge crates/causeway/causewayd crates/causeway/cli; do
-        cargo cyclonedx --quiet --format json --spec-version 1.5 --manifest-path "$package/Cargo.toml" --override-filename sbom >&2
-        local name
-        name=$(sed -n '0,/^name/s/^name = "\(.*\)"/\1/p' "$package/Cargo.toml")
+    local program folder
+    # One for each package of the workspace, beside its manifest.
+    cargo cyclonedx --quiet --format json --spec-version 1.5 --override-filename sbom >&2
+    for program in weighbridge=crates/weighbridge causewayd=crates/causeway/causewayd causeway=crates/causeway/cli; do
+        folder=${program#*=}
         # A number and a time of each making, and the folder, are no part of what is described.
-        sed -E '/"serialNumber":/d; s|"timestamp": "[^"]*"|"timestamp": "'"$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)"'"|; s|'"$root"'|/usr/src/weighbridge|g' "$package/sbom.json" >"$out/$name.cdx.json"
+        sed -E '/"serialNumber":/d; s|"timestamp": "[^"]*"|"timestamp": "'"$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)"'"|; s|'"$root"'|/usr/src/weighbridge|g' "$folder/sbom.json" >"$out/${program%%=*}.cdx.json"
     done
     find crates -name sbom.json -delete
 }
