@@ -293,8 +293,13 @@ sbom() {
 wheels() {
     has maturin || { skip wheels "maturin is not installed (pip install maturin ziglang)" && return; }
     local built=$work/wheels
+    # The linker is zig's. A folder of its own, for the flags of the compiler are others: with those above, cargo would build all again each time.
     maturin_of() {
-        (cd bindings/python && SOURCES=$root RUSTC_WRAPPER=$root/dist/rustc CARGO_TARGET_DIR=$target_dir maturin "$1" --out "$built" "${@:2}") >&2
+        (
+            unset CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER
+            cd bindings/python
+            SOURCES=$root RUSTC_WRAPPER=$root/dist/rustc CARGO_TARGET_DIR=$target_dir/wheels maturin "$1" --out "$built" "${@:2}"
+        ) >&2
     }
     rm -rf "$built"
     maturin_of sdist
