@@ -113,7 +113,8 @@ crates() {
     RUSTFLAGS='' cargo publish --dry-run --allow-dirty --locked --target-dir "$target_dir" -p causeway-os -p causeway-waiting \
         -p causeway-command-line -p causeway-dbus-wire -p causeway-ipc -p causeway-bus -p causewayd -p causeway-cli >&2
     mkdir -p "$out/crates"
-    cp "$target_dir"/package/*.crate "$out/crates/"
+    # Releases of cargo differ in the folder below.
+    find "$target_dir/package" -name "*-$version.crate" ! -path '*/tmp-registry/*' -exec cp -t "$out/crates" {} +
 }
 
 # The standard library of a target, which rustup may fetch. It brings musl, and rustc a linker: another processor needs no compiler of its own.
