@@ -279,14 +279,16 @@ oci() {
 sbom() {
     has cargo-cyclonedx || { skip sbom "cargo-cyclonedx is not installed (cargo install cargo-cyclonedx)" && return; }
     local program folder
-    # One for each package of the workspace, beside its manifest.
-    cargo cyclonedx --quiet --format json --spec-version 1.5 --override-filename sbom >&2
-    for program in weighbridge=crates/weighbridge causewayd=crates/causeway/causewayd causeway=crates/causeway/cli; do
+    # One for each package of a workspace, beside its manifest.
+    for folder in . bindings/python; do
+        cargo cyclonedx --quiet --format json --spec-version 1.5 --manifest-path "$folder/Cargo.toml" --override-filename sbom >&2
+    done
+    for program in weighbridge=crates/weighbridge causewayd=crates/causeway/causewayd causeway=crates/causeway/cli causeway-ipc-python=bindings/python; do
         folder=${program#*=}
         # A number and a time of each making, and the folder, are no part of what is described.
         sed -E '/"serialNumber":/d; s|"timestamp": "[^"]*"|"timestamp": "'"$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)"'"|; s|'"$root"'|/usr/src/weighbridge|g' "$folder/sbom.json" >"$out/${program%%=*}.cdx.json"
     done
-    find crates -name sbom.json -delete
+    find crates bindings -name sbom.json -delete
 }
 
 # Wheels for any Python from 3.11 on, and the sources of them. With zig, which has the headers and libraries of several C libraries, they are for
