@@ -1,7 +1,8 @@
 //! One end of round trips between two processes, each of which publishes in the group that the other one reads.
 //!
-//! `round_trip echo READ WRITE` sends back what comes; `round_trip time READ WRITE` reads numbers of round trips of 64 bytes from standard
-//! input, and prints how long one of them took, in nanoseconds. `bindings/python/cost.py` has the same in Python, and takes turns with it.
+//! `round_trip echo READ WRITE` sends back what comes; `round_trip time READ WRITE` reads numbers of round trips of 64
+//! bytes from standard input, and prints how long one of them took, in nanoseconds. `bindings/python/cost.py` has the
+//! same in Python, and takes turns with it.
 #![allow(clippy::print_stdout, reason = "a measurement prints")]
 
 use std::time::Instant;

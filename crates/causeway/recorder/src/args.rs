@@ -54,9 +54,9 @@ pub struct RecordArguments {
     pub oldest: bool,
     /// What the payloads of a topic are: a schema, whose file says by its name of which kind it is
     ///
-    /// .json is a JSON Schema, .binpb, .desc and .fds a FileDescriptorSet of protobuf, .bfbs one of FlatBuffers, .msg and .idl those of ROS 2
-    /// (encoding cdr). NAME is the type's; without it, it is the file's, up to the last point. Readers such as Foxglove need it; Causeway
-    /// does not look into payloads.
+    /// .json is a JSON Schema, .binpb, .desc and .fds a FileDescriptorSet of protobuf, .bfbs one of FlatBuffers, .msg
+    /// and .idl those of ROS 2 (encoding cdr). NAME is the type's; without it, it is the file's, up to the last point.
+    /// Readers such as Foxglove need it; Causeway does not look into payloads.
     #[arg(long, value_name = "TOPIC=FILE[,NAME]", value_parser = schema)]
     pub schema: Vec<SchemaArgument>,
     /// Say what each message of a bus says in JSON, too, for readers that do not know D-Bus

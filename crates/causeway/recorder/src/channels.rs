@@ -1,4 +1,5 @@
-//! What messages are called in a file: a channel for each topic of a group, or for each kind, interface and member of a bus.
+//! What messages are called in a file: a channel for each topic of a group, or for each kind, interface and member of a
+//! bus.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};

@@ -1,12 +1,12 @@
-//! Sending what was recorded of a bus: each connection of the recording is a member again, and sends what it sent then, in the
-//! order of then, for one thread sends for all of them.
+//! Sending what was recorded of a bus: each connection of the recording is a member again, and sends what it sent then,
+//! in the order of then, for one thread sends for all of them.
 //!
-//! A reply is sent once its call has come, and answers that. Names change hands where the recording says that they did. What
-//! is asked of the bus itself, and what it says, is not sent again: that is between the bus and its members of now. Left out
-//! is what a recording lacks: the bodies of long messages, and descriptors.
+//! A reply is sent once its call has come, and answers that. Names change hands where the recording says that they did.
+//! What is asked of the bus itself, and what it says, is not sent again: that is between the bus and its members of
+//! now. Left out is what a recording lacks: the bodies of long messages, and descriptors.
 //!
-//! In a bus of others, a name that somebody has stays theirs: calls to it go there, and where the reply was in the recording,
-//! theirs is waited for.
+//! In a bus of others, a name that somebody has stays theirs: calls to it go there, and where the reply was in the
+//! recording, theirs is waited for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use causeway_bus::wire::{Body, Builder, FLAG_NO_AUTO_START, Header, Kind, names, signature};
 use causeway_bus::{Connection, ConnectionOptions, DO_NOT_QUEUE, Error, Incoming, NameReply};
 
-use super::Played;
 use super::cast::{DRIVER, NameChange, Owners, name_change, owners_at_the_beginning};
+use super::played::Played;
 use super::served::{Served, serve};
 use crate::args::ReplayArguments;
 use crate::failure::Failure;

@@ -1,5 +1,5 @@
-//! Who had which name when a recording began, as what came later shows: the owner that a name was taken from, or who answered
-//! a call to a name of which nothing was said before.
+//! Who had which name when a recording began, as what came later shows: the owner that a name was taken from, or who
+//! answered a call to a name of which nothing was said before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;

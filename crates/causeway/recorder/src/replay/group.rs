@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use causeway::{Error, Group, GroupOptions, Publisher};
 use mcap::records::Channel;
 
-use super::Played;
+use super::played::Played;
 use crate::args::ReplayArguments;
 use crate::failure::Failure;
 

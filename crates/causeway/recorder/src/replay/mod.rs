@@ -3,6 +3,7 @@
 mod bus;
 mod cast;
 mod group;
+mod played;
 mod served;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use mcap::records::Channel;
 use crate::args::{ReplayArguments, Speed};
 use crate::failure::{Failure, Outcome};
 use crate::read::{Item, Recording};
+use played::Played;
 
 /// Publishes or sends the messages of a file in its order.
 pub fn replay(arguments: &ReplayArguments) -> Result<Outcome, Failure> {
@@ -43,19 +45,6 @@ pub fn replay(arguments: &ReplayArguments) -> Result<Outcome, Failure> {
     let Played { said, is_complete } = player.map_or_else(|| Ok(Played::of(0)), Player::end)?;
     eprintln!("causeway-record: {said}, {lost} were lost when it was recorded");
     Ok(Outcome::of(!is_whole || !is_complete || lost > 0))
-}
-
-/// What became of the messages of a file.
-struct Played {
-    said: String,
-    is_complete: bool,
-}
-
-impl Played {
-    /// All of so many.
-    fn of(messages: u64) -> Played {
-        Played { said: format!("{messages} messages replayed"), is_complete: true }
-    }
 }
 
 enum Player<'a> {
