@@ -47,10 +47,10 @@ cp pyproject.toml "$folder"
 printf '%s\n' 'causeway_ipc\._native\.__all__' 'causeway_ipc\._native\.Payload\.__buffer__' >"$folder/allowed"
 (cd "$folder" && "$python" -m mypy.stubtest --allowlist allowed --ignore-unused-allowlist --mypy-config-file pyproject.toml --ignore-disjoint-bases causeway_ipc._native)
 
-if command -v maturin abi3audit >/dev/null; then
+if command -v maturin >/dev/null && command -v abi3audit >/dev/null; then
     # As it is for the machines of others: no symbol of CPython beyond the limited interface.
     CARGO_TARGET_DIR=$target maturin build --quiet --release --locked --compatibility linux --interpreter "$python" --out "$folder/wheels"
-    abi3audit --strict --assume-minimum-abi3 3.11 "$folder"/wheels/*.whl
+    abi3audit --strict --summary --assume-minimum-abi3 3.11 "$folder"/wheels/*.whl
 else
     echo "skipped: the wheel, for maturin or abi3audit is not installed"
 fi
