@@ -48,7 +48,7 @@ pub fn replay(arguments: &ReplayArguments) -> Result<Outcome, Failure> {
 }
 
 enum Player<'a> {
-    Group(group::Replay<'a>),
+    Group(Box<group::Replay<'a>>),
     Bus(Box<bus::Replay>),
 }
 
@@ -61,7 +61,7 @@ impl Player<'_> {
         Ok(if is_bus {
             Player::Bus(Box::new(bus::Replay::begin(arguments)?))
         } else {
-            Player::Group(group::Replay::begin(arguments, about)?)
+            Player::Group(Box::new(group::Replay::begin(arguments, about)?))
         })
     }
 
