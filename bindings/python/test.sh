@@ -8,6 +8,19 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
     echo "skipped: python3 ≥ 3.11 is not installed"
     exit 0
 fi
+# What tests use beside Python itself, in a folder that stays; without a network, what is installed is what there is.
+tools=${CAUSEWAY_PYTHON_TOOLS:-$PWD/target/tools}
+if [ ! -e "$tools/complete" ]; then
+    if "$python" -m venv --clear --system-site-packages "$tools" &&
+        "$tools/bin/pip" install --quiet --disable-pip-version-check mypy typing-extensions numpy uvloop 'maturin>=1.14,<2' abi3audit; then
+        touch "$tools/complete"
+    else
+        echo "skipped: tools of the tests (mypy, uvloop, numpy, maturin, abi3audit), for pip cannot fetch them; what is installed is used"
+    fi
+fi
+if [ -e "$tools/complete" ]; then
+    python=$tools/bin/python PATH=$tools/bin:$PATH
+fi
 # This file is a workspace of its own: what is set for the main one does not hold here.
 unset RUSTC_WORKSPACE_WRAPPER
 target=${CAUSEWAY_PYTHON_TARGET:-$PWD/target}
@@ -24,12 +37,20 @@ if [ $# -gt 0 ]; then
     exit
 fi
 "$python" -W error::ResourceWarning -m unittest discover -s tests -t tests
-if "$python" -c 'import mypy' 2>/dev/null; then
-    cp pyproject.toml "$folder"
-    (cd "$folder" && "$python" -m mypy --cache-dir "$folder/cache" -p causeway_ipc -p weighbridge)
-    # What PyO3 makes itself, and what the buffer protocol is called from Python 3.12 on.
-    printf '%s\n' 'causeway_ipc\._native\.__all__' 'causeway_ipc\._native\.Payload\.__buffer__' >"$folder/allowed"
-    (cd "$folder" && "$python" -m mypy.stubtest --allowlist allowed --ignore-unused-allowlist --mypy-config-file pyproject.toml --ignore-disjoint-bases causeway_ipc._native)
-else
+(cd "$folder" && "$python" -m mypy --version >/dev/null 2>&1) || {
     echo "skipped: the types, for mypy is not installed"
+    exit 0
+}
+cp pyproject.toml "$folder"
+(cd "$folder" && "$python" -m mypy --strict --cache-dir "$folder/cache" -p causeway_ipc -p weighbridge)
+# What PyO3 makes itself, and what the buffer protocol is called from Python 3.12 on.
+printf '%s\n' 'causeway_ipc\._native\.__all__' 'causeway_ipc\._native\.Payload\.__buffer__' >"$folder/allowed"
+(cd "$folder" && "$python" -m mypy.stubtest --allowlist allowed --ignore-unused-allowlist --mypy-config-file pyproject.toml --ignore-disjoint-bases causeway_ipc._native)
+
+if command -v maturin >/dev/null && command -v abi3audit >/dev/null; then
+    # As it is for the machines of others: no symbol of CPython beyond the limited interface.
+    CARGO_TARGET_DIR=$target maturin build --quiet --release --locked --compatibility linux --interpreter "$python" --out "$folder/wheels"
+    abi3audit --strict --summary --assume-minimum-abi3 3.11 "$folder"/wheels/*.whl
+else
+    echo "skipped: the wheel, for maturin or abi3audit is not installed"
 fi

@@ -11,9 +11,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::descriptors;
 use crate::errors::{self, BusError};
 use crate::handle::{Handle, guarded};
-use crate::values::{to_body, to_python};
+use crate::values::{to_payload, to_python, to_value};
 use crate::wait::{duration, in_thread, sliced};
 
 /// What came.
@@ -81,14 +82,32 @@ impl BusMessage {
         Some(self.0.message()?.position())
     }
 
+    /// The descriptors that came with it, which are the caller's to close; once. A value of type `h` is which of them.
+    fn take_descriptors(&self) -> PyResult<Vec<RawFd>> {
+        guarded(|| {
+            let message = self.0.message();
+            Ok(descriptors::given_away(message.map(|message| message.take_descriptors()).unwrap_or_default()))
+        })
+    }
+
     /// Its arguments.
     #[getter]
     fn args<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        guarded(|| {
-            let Some(message) = self.0.message() else { return Ok(PyTuple::empty(py)) };
-            let values = message.values().map_err(errors::bus)?;
-            PyTuple::new(py, values.iter().map(|value| to_python(py, value)).collect::<PyResult<Vec<_>>>()?)
-        })
+        guarded(|| self.arguments(py, None))
+    }
+
+    /// Its arguments, with the descriptors themselves: as `take_descriptors`.
+    fn take_args<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let fds = self.take_descriptors()?;
+        guarded(|| self.arguments(py, Some(&fds)))
+    }
+}
+
+impl BusMessage {
+    fn arguments<'py>(&self, py: Python<'py>, fds: Option<&[RawFd]>) -> PyResult<Bound<'py, PyTuple>> {
+        let Some(message) = self.0.message() else { return Ok(PyTuple::empty(py)) };
+        let values = message.values().map_err(errors::bus)?;
+        PyTuple::new(py, values.iter().map(|value| to_python(py, value, fds)).collect::<PyResult<Vec<_>>>()?)
     }
 }
 
@@ -239,7 +258,8 @@ impl Connection {
             let flags = unwanted | if auto_start { 0 } else { FLAG_NO_AUTO_START };
             let call = Builder::call(path, member).destination(destination).flags(flags);
             let call = interface.into_iter().fold(call, |call, interface| call.interface(interface));
-            connection.send_message(&call.body(to_body(signature, &args)?)).map_err(errors::bus)
+            let (body, descriptors) = to_payload(signature, &args)?.into_parts();
+            connection.send_message_with_descriptors(&call.body(body), descriptors).map_err(errors::bus)
         })
     }
 
@@ -253,14 +273,14 @@ impl Connection {
         args: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         self.0.with(|connection| {
-            connection.emit(path, interface, member, to_body(signature, &args)?).map_err(errors::bus)
+            connection.emit(path, interface, member, to_payload(signature, &args)?).map_err(errors::bus)
         })
     }
 
     #[pyo3(signature = (call, signature="", *args))]
     fn reply(&self, call: &BusMessage, signature: &str, args: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         self.0.with(|connection| {
-            connection.reply(as_call(call)?, to_body(signature, &args)?).map_err(errors::bus)
+            connection.reply(as_call(call)?, to_payload(signature, &args)?).map_err(errors::bus)
         })
     }
 
@@ -271,6 +291,21 @@ impl Connection {
     /// Answers what the library answers itself; says whether it was that.
     fn answer_standard(&self, call: &BusMessage) -> PyResult<bool> {
         self.0.with(|connection| connection.answer_standard(as_call(call)?).map_err(errors::bus))
+    }
+
+    /// Says the value of a property that `describe` has named: the library answers for it, and tells who watches.
+    fn _keep_property(
+        &self,
+        path: &str,
+        interface: &str,
+        name: &str,
+        signature: &str,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.0.with(|connection| {
+            let value = to_value(signature, value)?;
+            connection.set_property(path, interface, name, &value).map_err(errors::bus)
+        })
     }
 
     /// Says what interfaces an object has, in XML.

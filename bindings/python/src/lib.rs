@@ -4,6 +4,7 @@
 //! Every method runs inside [`handle::guarded`]: a panic becomes a `RuntimeError`, and a forked child gets an error.
 
 mod bus;
+mod descriptors;
 mod errors;
 mod group;
 mod handle;
@@ -36,6 +37,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<options::Policy>()?;
     module.add_class::<group::Group>()?;
     module.add_class::<publisher::Publisher>()?;
+    module.add_class::<publisher::SpaceNotice>()?;
     module.add_class::<subscriber::Subscriber>()?;
     module.add_class::<subscriber::Message>()?;
     module.add_class::<payload::Payload>()?;

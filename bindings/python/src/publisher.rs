@@ -1,5 +1,6 @@
 //! Publishers of messages, and of payloads by reference.
 
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use causeway::{LargePublisher, PoolOptions, PublishTimeoutError, TryPublishError};
@@ -133,6 +134,22 @@ impl Publishing {
     }
 }
 
+/// What tells that there may be space.
+#[pyclass(frozen, module = "causeway_ipc")]
+#[derive(Debug)]
+pub struct SpaceNotice(Handle<causeway::SpaceNotice>);
+
+#[pymethods]
+impl SpaceNotice {
+    fn fileno(&self) -> PyResult<RawFd> {
+        self.0.with(|notice| Ok(notice.as_fd().as_raw_fd()))
+    }
+
+    fn close(&self) -> PyResult<()> {
+        self.0.take().map(drop)
+    }
+}
+
 /// Publishes messages, or payloads by reference.
 #[pyclass(frozen, subclass, module = "causeway_ipc")]
 pub struct Publisher(Handle<Publishing>);
@@ -212,6 +229,14 @@ impl Publisher {
                 None => publisher.last_try(&bytes.to_vec(data.py())?, topic),
                 published => Ok(published),
             }
+        })
+    }
+
+    /// A descriptor that becomes readable when there may be space: ask for it, try once more, and watch it.
+    fn notify_space(&self) -> PyResult<SpaceNotice> {
+        self.0.with(|publisher| {
+            let notice = publisher.plain().notify_space().map_err(errors::log)?;
+            Ok(SpaceNotice(Handle::new(notice)))
         })
     }
 

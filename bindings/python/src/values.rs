@@ -4,27 +4,45 @@
 //! |---|---|
 //! | `y n q i u x t`, `b`, `d`, `s o g` | `int`, `bool`, `float`, `str` |
 //! | `ay`, other arrays, `a{…}`, `(…)` | `bytes`, `list`, `dict`, `tuple` |
+//! | `h` | sent: a number, or an object with `fileno()`; received: which of the descriptors of the message |
 //! | `v` | received: the value alone; sent: a pair `Variant(signature, value)`, or a plain value whose type is clear |
 
-use causeway_bus::wire::{ARRAY_BYTES_MAX, Body, MESSAGE_BYTES_MAX, Marshal, Value, names, signature};
+use std::os::fd::{OwnedFd, RawFd};
+
+use causeway_bus::Payload;
+use causeway_bus::wire::{
+    ARRAY_BYTES_MAX, Builder, Header, MESSAGE_BYTES_MAX, Marshal, Value, names, signature, values,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
+use crate::descriptors;
+
 /// Variants inside each other.
 const DEPTH_MAX: u32 = 64;
 
-/// A received value.
-pub fn to_python<'py>(py: Python<'py>, value: &Value<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let all =
-        |values: &[Value<'_>]| values.iter().map(|value| to_python(py, value)).collect::<PyResult<Vec<_>>>();
+/// A received value; one of type `h` as the descriptor itself where these are given.
+pub fn to_python<'py>(
+    py: Python<'py>,
+    value: &Value<'_>,
+    fds: Option<&[RawFd]>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let all = |values: &[Value<'_>]| {
+        values.iter().map(|value| to_python(py, value, fds)).collect::<PyResult<Vec<_>>>()
+    };
     Ok(match value {
         Value::Byte(number) => number.into_pyobject(py)?.into_any(),
         Value::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
         Value::I16(number) => number.into_pyobject(py)?.into_any(),
         Value::U16(number) => number.into_pyobject(py)?.into_any(),
         Value::I32(number) => number.into_pyobject(py)?.into_any(),
-        Value::U32(number) | Value::Descriptor(number) => number.into_pyobject(py)?.into_any(),
+        Value::U32(number) => number.into_pyobject(py)?.into_any(),
+        Value::Descriptor(which) => match fds {
+            // What no descriptor came with is none.
+            Some(fds) => fds.get(*which as usize).unwrap_or(&-1).into_pyobject(py)?.into_any(),
+            None => which.into_pyobject(py)?.into_any(),
+        },
         Value::I64(number) => number.into_pyobject(py)?.into_any(),
         Value::U64(number) => number.into_pyobject(py)?.into_any(),
         Value::F64(number) => PyFloat::new(py, *number).into_any(),
@@ -34,17 +52,17 @@ pub fn to_python<'py>(py: Python<'py>, value: &Value<'_>) -> PyResult<Bound<'py,
         Value::Dictionary(_, entries) => {
             let dict = PyDict::new(py);
             for (key, value) in entries {
-                dict.set_item(to_python(py, key)?, to_python(py, value)?)?;
+                dict.set_item(to_python(py, key, fds)?, to_python(py, value, fds)?)?;
             }
             dict.into_any()
         }
         Value::Struct(fields) => PyTuple::new(py, all(fields)?)?.into_any(),
-        Value::Variant(value) => to_python(py, value)?,
+        Value::Variant(value) => to_python(py, value, fds)?,
     })
 }
 
-/// Arguments of these types.
-pub fn to_body(types: &str, arguments: &[Bound<'_, PyAny>]) -> PyResult<Body> {
+/// Arguments of these types, with the descriptors among them.
+pub fn to_payload(types: &str, arguments: &[Bound<'_, PyAny>]) -> PyResult<Payload> {
     signature::check(types)
         .map_err(|why| PyValueError::new_err(format!("{types:?} is not a signature: {why}")))?;
     let count = signature::types(types).count();
@@ -54,11 +72,22 @@ pub fn to_body(types: &str, arguments: &[Bound<'_, PyAny>]) -> PyResult<Body> {
             "the signature {types:?} has {count} arguments, and {given} were given"
         )));
     }
-    let mut out = Marshal::default();
+    let (mut out, mut fds) = (Marshal::default(), Vec::new());
     for (one, argument) in signature::types(types).zip(arguments) {
-        write(one, argument, &mut out, 0)?;
+        write(one, argument, &mut out, &mut fds, 0)?;
     }
-    Ok(out.into_body(types))
+    Ok(Payload::new(out.into_body(types), fds))
+}
+
+/// A value of this one type, for the library to keep.
+pub fn to_value(types: &str, value: &Bound<'_, PyAny>) -> PyResult<Value<'static>> {
+    let (body, _) = to_payload(types, std::slice::from_ref(value))?.into_parts();
+    let unreadable = |why: &dyn std::fmt::Display| PyValueError::new_err(why.to_string());
+    let message = Builder::signal("/", "a.a", "a").body(body).build(1).map_err(|long| unreadable(&long))?;
+    let header = Header::parse(&message).map_err(|fault| unreadable(&fault))?;
+    let all = values(&header, &message[header.header_bytes..]).map_err(|fault| unreadable(&fault))?;
+    let value = all.into_iter().next().map(Value::into_owned);
+    value.ok_or_else(|| PyTypeError::new_err(format!("{types:?} is not the type of one value")))
 }
 
 fn first(types: &str) -> &str {
@@ -76,7 +105,13 @@ fn text(value: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 /// Writes a value of this one type, which is valid.
-fn write(types: &str, value: &Bound<'_, PyAny>, out: &mut Marshal, depth: u32) -> PyResult<()> {
+fn write(
+    types: &str,
+    value: &Bound<'_, PyAny>,
+    out: &mut Marshal,
+    fds: &mut Vec<OwnedFd>,
+    depth: u32,
+) -> PyResult<()> {
     if depth > DEPTH_MAX {
         return Err(PyValueError::new_err("more than 64 containers are inside each other"));
     }
@@ -103,7 +138,7 @@ fn write(types: &str, value: &Bound<'_, PyAny>, out: &mut Marshal, depth: u32) -
         b'v' => {
             let (types, value) = variant(value)?;
             out.signature(&types);
-            write(&types, &value, out, depth + 1)?;
+            write(&types, &value, out, fds, depth + 1)?;
         }
         b'(' => {
             let fields: Vec<Bound<'_, PyAny>> = value.try_iter()?.collect::<PyResult<_>>()?;
@@ -115,16 +150,26 @@ fn write(types: &str, value: &Bound<'_, PyAny>, out: &mut Marshal, depth: u32) -
             }
             out.align(8);
             for (one, field) in signature::types(inner).zip(&fields) {
-                write(one, field, out, depth + 1)?;
+                write(one, field, out, fds, depth + 1)?;
             }
         }
-        b'a' => return array(&types[1..], value, out, depth),
-        _ => return Err(PyTypeError::new_err("file descriptors are not sent from Python")),
+        b'a' => return array(&types[1..], value, out, fds, depth),
+        b'h' => {
+            out.u32(fds.len() as u32);
+            fds.push(descriptors::copy_of(value)?);
+        }
+        other => unreachable!("{other} begins no type, and the signature was checked"),
     }
     Ok(())
 }
 
-fn array(element: &str, value: &Bound<'_, PyAny>, out: &mut Marshal, depth: u32) -> PyResult<()> {
+fn array(
+    element: &str,
+    value: &Bound<'_, PyAny>,
+    out: &mut Marshal,
+    fds: &mut Vec<OwnedFd>,
+    depth: u32,
+) -> PyResult<()> {
     let alignment = signature::alignment(element.as_bytes()[0]);
     let mut written = Ok(());
     if element == "y" {
@@ -139,8 +184,8 @@ fn array(element: &str, value: &Bound<'_, PyAny>, out: &mut Marshal, depth: u32)
         out.array(alignment, |out| {
             written = dict.iter().try_for_each(|(key, value)| {
                 out.align(8);
-                write(key_type, &key, out, depth + 1)?;
-                write(first(value_type), &value, out, depth + 1)
+                write(key_type, &key, out, fds, depth + 1)?;
+                write(first(value_type), &value, out, fds, depth + 1)
             });
         });
     } else {
@@ -149,7 +194,7 @@ fn array(element: &str, value: &Bound<'_, PyAny>, out: &mut Marshal, depth: u32)
         }
         let elements: Vec<Bound<'_, PyAny>> = value.try_iter()?.collect::<PyResult<_>>()?;
         out.array(alignment, |out| {
-            written = elements.iter().try_for_each(|value| write(element, value, out, depth + 1));
+            written = elements.iter().try_for_each(|value| write(element, value, out, fds, depth + 1));
         });
     }
     written

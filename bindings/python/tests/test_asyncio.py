@@ -86,6 +86,39 @@ class Asyncio(TestCase):
 
         self.in_each_loop(main)
 
+    def test_a_task_that_publishes_waits_for_space_and_loses_nothing_when_it_is_cancelled(self):
+        async def main():
+            group = Group.create(capacity_bytes=4096)
+            publisher, subscriber = group.publisher(), group.subscribe()
+            dice, total, published = random.Random(7), 2000, []
+
+            async def publish():
+                cancelled = 0
+                while len(published) < total:
+                    task = asyncio.create_task(publisher.publish_async(len(published).to_bytes(4, "little") * 16))
+                    await asyncio.sleep(0)
+                    cancelled += dice.random() < 0.3 and task.cancel()
+                    if isinstance((await asyncio.gather(task, return_exceptions=True))[0], int):
+                        published.append(len(published))
+                return cancelled
+
+            publishing = asyncio.create_task(publish())
+            # The log is full before anything is read.
+            while publisher.try_publish(b"") is not None:
+                await asyncio.sleep(0)
+            got = []
+            while len(got) < total:
+                # Asleep, and now and then behind.
+                if dice.random() < 0.02:
+                    await asyncio.sleep(0.001)
+                data = (await subscriber.recv_async()).data
+                if data:
+                    got.append(int.from_bytes(data[:4], "little"))
+            self.assertEqual(got, list(range(total)))
+            self.assertGreater(await publishing, 10)
+
+        self.in_each_loop(main)
+
     def test_aclose_removes_the_reader_and_ends_the_wait(self):
         async def main():
             group = Group.create()

@@ -2,11 +2,12 @@
 
 import asyncio
 import gc
+import os
 import threading
 
 from support import LONG_S, TestCase, loops, run
 
-from causeway_ipc import Bus, BusError, Closed, ServerGone, Service, Variant, method
+from causeway_ipc import Bus, BusError, Closed, Property, ServerGone, Service, Variant, method
 
 ECHO = "com.example.Echo"
 ERROR = "org.freedesktop.DBus.Error."
@@ -20,6 +21,7 @@ VALUES = [
 
 class Echo(Service):
     interface = ECHO
+    file = None
 
     def __init__(self) -> None:
         for number, (signature, _) in enumerate(VALUES):
@@ -46,10 +48,28 @@ class Echo(Service):
         await asyncio.sleep(seconds)
         return "later"
 
+    @method("sh", "sh")
+    def Reopen(self, text, which):
+        # What came is this method's to close; what is sent is copied.
+        if self.file is not None:
+            self.file.close()
+        self.file = os.fdopen(which)
+        return text, self.file
+
     @method("u")
     def Emit(self, count):
         for number in range(count):
             self.emit("Counted", "u", number)
+
+
+class Clock(Service):
+    interface = ECHO
+    Zone = Property("s", "UTC", writable=True)
+    Ticks = Property("u", 0)
+
+    def on_set(self, name, value):
+        if not value:
+            raise BusError("com.example.No", "a zone has a name")
 
 
 class OnBus(TestCase):
@@ -63,7 +83,9 @@ class OnBus(TestCase):
         server, client = Bus(path), Bus(path)
         self.addCleanup(server.close)
         self.addCleanup(client.close)
-        server.add(Echo(), "/echo")
+        echo = Echo()
+        self.addCleanup(lambda: echo.file and echo.file.close())
+        server.add(echo, "/echo")
         self.assertEqual(await server.request_name(ECHO), ("owner",))
         serving = asyncio.create_task(server.serve())
         self.addCleanup(serving.cancel)
@@ -88,7 +110,7 @@ class OnBus(TestCase):
         bus = Bus(self.bus())
         for signature, value in [
             ("y", 256), ("u", -1), ("s", 7), ("s", "a\0"), ("o", "no path"), ("g", "z"), ("as", "text"), ("a{ss}", ["a"]),
-            ("(ii)", (1,)), ("v", object()), ("v", Variant("ii", 1)), ("h", 0), ("(", 1), ("b", "yes"), ("ai", [1, "2"]),
+            ("(ii)", (1,)), ("v", object()), ("v", Variant("ii", 1)), ("h", -1), ("h", "x"), ("(", 1), ("b", "yes"), ("ai", [1, "2"]),
         ]:  # fmt: skip
             with self.subTest(signature=signature, value=value), self.assertRaises((TypeError, ValueError, OverflowError)):
                 bus.emit("/", ECHO, "Signal", signature, value)
@@ -97,6 +119,70 @@ class OnBus(TestCase):
         for _ in range(100):
             deep = Variant("v", deep)
         self.assertRaises(ValueError, bus.emit, "/", ECHO, "Signal", "v", deep)
+
+    def test_properties_are_read_set_refused_and_watched(self):
+        async def main():
+            path = self.bus()
+            server, client = Bus(path), Bus(path)
+            clock = Clock()
+            clock.Zone = "CET"
+            server.add(clock, "/clock")
+            await server.request_name(ECHO)
+            serving = asyncio.create_task(server.serve())
+            at = (ECHO, "/clock", ECHO)
+            self.assertEqual(await client.get_property(*at, "Zone"), ("CET",))
+            rule = "type='signal',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged'"
+            async with client.match(rule) as changes:
+                await client.set_property(*at, "Zone", "UTC")
+                self.assertEqual(clock.Zone, "UTC")
+                clock.Ticks = 7
+                self.assertEqual((await anext(changes)).args, (ECHO, {"Zone": "UTC"}, []))
+                self.assertEqual((await anext(changes)).args, (ECHO, {"Ticks": 7}, []))
+            for name, value, error in [
+                ("Zone", "", "com.example.No"), ("Zone", 5, ERROR + "InvalidArgs"), ("Ticks", Variant("u", 1), ERROR + "PropertyReadOnly"),
+                ("Nothing", 1, ERROR + "UnknownProperty"),
+            ]:  # fmt: skip
+                with self.subTest(name=name, value=value), self.assertRaises(BusError) as refused:
+                    await client.set_property(*at, name, value)
+                self.assertEqual(refused.exception.name, error)
+            self.assertEqual(await client.call(ECHO, "/clock", "org.freedesktop.DBus.Properties", "GetAll", "s", ECHO), ({"Zone": "UTC", "Ticks": 7},))
+            self.assertRaises((TypeError, ValueError, OverflowError), setattr, clock, "Ticks", -1)
+            self.assertEqual(clock.Ticks, 7)
+            serving.cancel()
+            server.close()
+            client.close()
+
+        self.in_each_loop(main)
+
+    def test_descriptors_travel_with_calls_replies_and_signals(self):
+        async def main():
+            path = self.bus()
+            _, client = await self.served(path)
+            folder = self.folder()
+            with open(folder / "given", "w+") as given:
+                given.write("what was written")
+                given.flush()
+                call = client.begin(ECHO, "/echo", ECHO, "Reopen", "sh", "x", given)
+                self.assertEqual(await call, ("x", 0))
+                (got,) = call.answer.take_descriptors()
+                self.assertEqual(call.answer.take_descriptors(), [])
+            # It is the same file, under a number of its own, and given back by the service.
+            with os.fdopen(got, "r+") as same:
+                same.seek(0)
+                self.assertEqual(same.read(), "what was written")
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(50):
+                call = client.begin(ECHO, "/echo", ECHO, "Reopen", "sh", "x", 0)
+                await call
+                for fd in call.answer.take_descriptors():
+                    os.close(fd)
+            del call
+            gc.collect()
+            self.assertLess(len(os.listdir("/proc/self/fd")), before + 10, "descriptors are left open")
+            with self.assertRaises(OSError):
+                client.begin(ECHO, "/echo", ECHO, "Reopen", "sh", "x", 1_000_000)
+
+        self.in_each_loop(main)
 
     def test_errors_are_exceptions_with_the_name_that_d_bus_has(self):
         async def main():

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import BINDINGS, LONG_S, ROOT, TestCase, end, until
+from support import BINDINGS, LONG_S, ROOT, TestCase, end
 
-from causeway_ipc import Bus, BusError, Group
+from causeway_ipc import Bus, BusError
 
 EXAMPLES = BINDINGS / "examples"
 # The types whose functions are looked for, and the folders that define them.
@@ -74,18 +74,6 @@ class Documents(TestCase):
         spoken = {"publisher.py", "clock_service.py", "clock_client.py", "news.py"}
         self.assertEqual({path.name for path in EXAMPLES.iterdir()}, {"subscriber.py", "service.py", "frames.py"} | spoken)
 
-    def test_the_subscriber_prints_what_is_published(self):
-        path = self.folder() / "group"
-        group = Group.create()
-        publisher = group.publisher()
-        group.serve_at(path)
-        process = self.example("subscriber.py", path)
-        self.assertTrue(publisher.wait_for_subscribers(1, LONG_S))
-        publisher.publish(b"42.17", 3)
-        publisher.close()
-        output, errors = process.communicate(timeout=LONG_S)
-        self.assertEqual((output, errors), ("42.17\n", ""))
-
     def test_the_service_answers(self):
         path = self.bus()
         process = self.example("service.py", path)
@@ -96,19 +84,6 @@ class Documents(TestCase):
             self.assertEqual(added.next(LONG_S).args, (3.5,))
             self.assertEqual(bus.call(*call, "Wait", "u", 1), ("done",))
             self.assertRaisesRegex(BusError, "ten seconds", bus.call, *call, "Wait", "u", 10_001)
-
-    def test_frames_come_to_numpy(self):
-        try:
-            import numpy  # noqa: F401
-        except ImportError:
-            self.skipTest("numpy is not installed")
-        path = self.folder() / "frames"
-        publishing = self.example("frames.py", "publish", path)
-        until(lambda: path.exists() or publishing.poll() is not None, "it serves")
-        process = self.example("frames.py", path)
-        output, errors = process.communicate(timeout=LONG_S)
-        self.assertEqual((output, errors), ("mean 0.0\nmean 1.0\nmean 2.0\n", ""))
-        self.assertEqual(publishing.wait(LONG_S), 0)
 
     def test_every_snippet_of_the_document_runs(self):
         text = (ROOT / "docs/python.md").read_text()

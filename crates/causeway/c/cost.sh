@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 target=${CARGO_TARGET_DIR:-../../../target}/release
-cargo build --quiet --release -p causeway-c --example cost --lib
+# An incremental build inlines nothing of another package by itself.
+CARGO_INCREMENTAL=0 cargo build --quiet --release -p causeway-c --example cost --lib
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 make --silent install ARCHIVE="$target/libcauseway_c.a" DESTDIR="$folder" PREFIX=

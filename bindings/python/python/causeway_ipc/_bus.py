@@ -8,7 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 from xml.sax.saxutils import quoteattr
 
 from . import _native
@@ -17,6 +17,7 @@ from ._native import BusMessage
 
 _DRIVER = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
 _ERROR = "org.freedesktop.DBus.Error."
+_PROPERTIES = "org.freedesktop.DBus.Properties"
 _AT_ONCE = 64
 # Signals that may wait in one stream.
 _BACKLOG = 65_536
@@ -42,12 +43,37 @@ def method(args: str = "", returns: str = "", *, name: str | None = None) -> Cal
     return mark
 
 
+class Property:
+    """A property of a `Service`: `Zone = Property("s", "UTC", writable=True)`. To assign tells everybody who watches."""
+
+    def __init__(self, signature: str, value: Any, *, writable: bool = False) -> None:
+        self.signature, self.default, self.writable = signature, value, writable
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, service: None, _owner: type) -> Property: ...
+    @overload
+    def __get__(self, service: Service, _owner: type) -> Any: ...
+    def __get__(self, service: Service | None, _owner: type) -> Any:
+        return self if service is None else service.__dict__.get(self.name, self.default)
+
+    def __set__(self, service: Service, value: Any) -> None:
+        if (bus := service.__dict__.get("bus")) is not None:
+            bus._keep_property(service.path, service.interface, self.name, self.signature, value)
+        service.__dict__[self.name] = value
+
+
 class Service:
     """An object with one interface. A method returns one value, a tuple of as many as `returns` has types, or raises `BusError`."""
 
     interface: str
     bus: Bus
     path: str
+
+    def on_set(self, name: str, value: Any) -> None:
+        """Somebody sets a property that is writable. Raise `BusError` to refuse it; afterwards the property has the value."""
 
     def emit(self, member: str, signature: str = "", *args: Any) -> None:
         self.bus.emit(self.path, self.interface, member, signature, *args)
@@ -59,16 +85,23 @@ class Service:
                 found[dbus[0]] = (function, dbus[1], dbus[2])
         return found
 
+    def _properties(self) -> dict[str, Property]:
+        return {name: one for name, one in inspect.getmembers_static(type(self)) if isinstance(one, Property)}
+
     def _xml(self) -> str:
         def arguments(types: str, direction: str) -> str:
             return "".join(f'<arg type={quoteattr(one)} direction="{direction}"/>' for one in _types(types))
 
+        properties = "".join(
+            f'<property name={quoteattr(name)} type={quoteattr(one.signature)} access="{"readwrite" if one.writable else "read"}"/>'
+            for name, one in self._properties().items()
+        )
         methods = self._methods().items()
         inside = "".join(
             f"<method name={quoteattr(name)}>{arguments(args, 'in')}{arguments(returns, 'out')}</method>"
             for name, (_, args, returns) in methods
         )
-        return f"<interface name={quoteattr(self.interface)}>{inside}</interface>"
+        return f"<interface name={quoteattr(self.interface)}>{inside}{properties}</interface>"
 
 
 def _types(signature: str) -> list[str]:
@@ -267,6 +300,14 @@ class Bus(_native.Connection):
     def release_name(self, name: str) -> _Reply:
         return self.call(*_DRIVER, "ReleaseName", "s", name)
 
+    def get_property(self, destination: str, path: str, interface: str, name: str, *, timeout: float = 25.0) -> _Reply:
+        """Asks for a property, as `call`: a tuple with its value."""
+        return self.call(destination, path, _PROPERTIES, "Get", "ss", interface, name, timeout=timeout)
+
+    def set_property(self, destination: str, path: str, interface: str, name: str, value: Any, *, timeout: float = 25.0) -> _Reply:
+        """Sets a property, as `call`: to a `Variant`, or a value whose type is clear."""
+        return self.call(destination, path, _PROPERTIES, "Set", "ssv", interface, name, value, timeout=timeout)
+
     def match(self, rule: str) -> Signals:
         """The signals that a rule matches."""
         return Signals(self, rule)
@@ -374,6 +415,8 @@ class Bus(_native.Connection):
         objects = self._objects.setdefault(path, [])
         objects.append(service)
         self.describe(path, "".join(one._xml() for one in objects))
+        for name in service._properties():
+            setattr(service, name, getattr(service, name))
 
     def run(self, timeout: float | None = None) -> None:
         """Serves, outside of asyncio, for this time or until an exception."""
@@ -396,6 +439,8 @@ class Bus(_native.Connection):
     def _serve(self, call: BusMessage) -> None:
         if self.answer_standard(call):
             return
+        if (call.interface, call.member, call.signature) == (_PROPERTIES, "Set", "ssv"):
+            return self._set(call)
         for service in self._objects.get(call.path or "", []):
             if call.interface in (None, service.interface) and (found := service._methods().get(call.member or "")):
                 function, types, returns = found
@@ -403,7 +448,7 @@ class Bus(_native.Connection):
                     text = f"{call.member} takes arguments of the types {types!r}"
                     return self.reply_error(call, _ERROR + "InvalidArgs", text)
                 try:
-                    result = function(*call.args)
+                    result = function(*(call.take_args() if "h" in types else call.args))
                 except Exception as error:
                     return self._refuse(call, error)
                 if not inspect.isawaitable(result):
@@ -416,6 +461,20 @@ class Bus(_native.Connection):
                 task.add_done_callback(self._tasks.discard)
                 return None
         self.reply_error(call, _ERROR + "UnknownMethod", f"there is no method {call.member} here")
+
+    def _set(self, call: BusMessage) -> None:
+        """Lets a service decide. The library has checked that there is such a property, and its type; the answer sets it there."""
+        interface, name, value = call.args
+        for service in self._objects.get(call.path or "", []):
+            if interface in ("", service.interface) and name in service._properties():
+                try:
+                    service.on_set(name, value)
+                except Exception as error:
+                    return self._refuse(call, error)
+                self.reply(call)
+                service.__dict__[name] = value
+                return None
+        self.reply_error(call, _ERROR + "UnknownProperty", f"there is no property {name} here")
 
     async def _answer_later(self, call: BusMessage, returns: str, result: Any) -> None:
         try:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._errors import Busy, Closed, Disconnected
 from ._native import Message, Policy
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["Group", "Publisher", "Subscriber"]
 
@@ -65,8 +68,37 @@ class Group(_native.Group):
         self.close()
 
 
+async def _readable(fd: int) -> None:
+    """Waits until a descriptor is readable, once."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    loop.add_reader(fd, wake)
+    try:
+        await waiter
+    finally:
+        loop.remove_reader(fd)
+
+
 class Publisher(_native.Publisher):
     """Publishes messages. One thread at a time."""
+
+    async def publish_async(self, data: Buffer, topic: int = 0) -> int:
+        """Publishes a copy and returns its position; the task waits while there is no space. Cancelled, it has published nothing."""
+        while (position := self.try_publish(data, topic)) is None:
+            notice = self.notify_space()
+            try:
+                # What has become free before the notice began, it does not tell.
+                if (position := self.try_publish(data, topic)) is not None:
+                    break
+                await _readable(notice.fileno())
+            finally:
+                notice.close()
+        return position
 
     def __enter__(self) -> Publisher:
         return self

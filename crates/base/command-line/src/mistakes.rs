@@ -147,7 +147,9 @@ impl Mistake<'_> {
         };
         let usage = usage.to_string();
         let words = usage.split_whitespace().skip_while(|word| *word != self.program);
-        words.take_while(|word| word.chars().all(|c| c.is_ascii_lowercase())).collect::<Vec<_>>().join(" ")
+        let is_of_command =
+            |word: &&str| *word == self.program || word.chars().all(|c| c.is_ascii_lowercase());
+        words.take_while(is_of_command).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -181,5 +183,7 @@ mod tests {
         assert_eq!(said(&["lab", "rn"]), "there is no command `rn`; did you mean `run`?; see `lab --help`");
         assert_eq!(said(&["lab", "run", "--runs", "many"]), "--runs takes a number, not `many`");
         assert!(said(&["lab", "run", "more"]).starts_with("`more` is one word too many"));
+        let error = Command::new("lab-record").try_get_matches_from(["lab-record", "more"]).unwrap_err();
+        assert!(sentence(&error, "lab-record", |_| None).ends_with("; see `lab-record --help`"));
     }
 }

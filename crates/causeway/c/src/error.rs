@@ -66,11 +66,17 @@ codes! {
     CWB_E_AUTHORITY_GONE = -4122: "The process that serves the bus is gone, and what was asked needs it.";
 }
 
-/// Why a function did not what it was asked. Positive codes are outcomes, and have no text.
-#[derive(Debug, Default)]
+/// Why a function did not what it was asked. Positive codes are outcomes, and have no details. It is small, so that what
+/// may fail and does not costs little.
+#[derive(Debug)]
 pub struct Failure {
     /// The code.
     pub code: c_int,
+    details: Option<Box<Details>>,
+}
+
+#[derive(Debug)]
+struct Details {
     text: String,
     errno: c_int,
     name: Option<String>,
@@ -80,16 +86,21 @@ impl Failure {
     /// A failure with a sentence: what happened, a semicolon, and what to do.
     #[cold]
     pub fn new(code: c_int, text: impl ToString) -> Failure {
-        Failure { code, text: text.to_string(), ..Failure::default() }
+        Failure::with(code, text, 0, None)
+    }
+
+    #[cold]
+    fn with(code: c_int, text: impl ToString, errno: c_int, name: Option<String>) -> Failure {
+        Failure { code, details: Some(Box::new(Details { text: text.to_string(), errno, name })) }
     }
 
     /// An outcome.
     pub fn outcome(code: c_int) -> Failure {
-        Failure { code, ..Failure::default() }
+        Failure { code, details: None }
     }
 
     fn os(text: impl ToString, errno: Option<i32>) -> Failure {
-        Failure { errno: errno.unwrap_or(0), ..Failure::new(CW_E_OS, text) }
+        Failure::with(CW_E_OS, text, errno.unwrap_or(0), None)
     }
 
     /// The code, with the details where the caller wants them.
@@ -98,14 +109,17 @@ impl Failure {
     /// `error` is null, or may be written to.
     #[cold]
     pub unsafe fn report(self, error: *mut *mut cw_error) -> c_int {
-        if self.code < 0 && !error.is_null() {
-            let (text, remedy) = self.text.split_once("; ").unwrap_or((&self.text, ""));
+        if let Some(details) = self.details
+            && !error.is_null()
+        {
+            let Details { text, errno, name } = *details;
+            let (text, remedy) = text.split_once("; ").unwrap_or((&text, ""));
             let told = cw_error {
                 code: self.code,
-                errno: self.errno,
+                errno,
                 text: c_string(text),
                 remedy: (!remedy.is_empty()).then(|| c_string(remedy)),
-                name: self.name.as_deref().map(c_string),
+                name: name.as_deref().map(c_string),
             };
             // SAFETY: the caller's promise.
             unsafe { error.write(Box::into_raw(Box::new(told))) };
@@ -207,7 +221,7 @@ impl From<BusError> for Failure {
             BusError::Os(os) => return Failure::os(&error, os.raw_os_error()),
             BusError::Full => return Failure::outcome(CW_FULL),
             BusError::Method { name, message } => {
-                return Failure { name: Some(name.clone()), ..Failure::new(CWB_E_METHOD, message) };
+                return Failure::with(CWB_E_METHOD, message, 0, Some(name.clone()));
             }
             BusError::Refused(_) => CW_E_REFUSED,
             BusError::Invalid(_) => CW_E_INVALID,

@@ -110,7 +110,8 @@ pub unsafe fn on<T>(
     error: *mut *mut cw_error,
     work: impl FnOnce(&mut T) -> Done,
 ) -> c_int {
-    let work = || {
+    // By value, as in the macros: a reference to each argument would have all of them in memory.
+    let work = move || {
         // SAFETY: the caller's promise.
         let mut lease = unsafe { Lease::of(handle)? };
         inject(name);
@@ -211,7 +212,7 @@ macro_rules! methods {
             error: *mut *mut $crate::error::cw_error,
         ) -> std::ffi::c_int {
             // SAFETY: the caller keeps the rules of the header.
-            unsafe { $crate::handle::on(stringify!($name), $handle, error, |$handle| $body) }
+            unsafe { $crate::handle::on(stringify!($name), $handle, error, move |$handle| $body) }
         }
     )*};
 }
@@ -226,7 +227,7 @@ macro_rules! makers {
             error: *mut *mut $crate::error::cw_error,
         ) -> std::ffi::c_int {
             // SAFETY: the caller keeps the rules of the header.
-            unsafe { $crate::handle::make(stringify!($name), error, || $body) }
+            unsafe { $crate::handle::make(stringify!($name), error, move || $body) }
         }
     )*};
 }

@@ -71,12 +71,20 @@ impl<T: Copy> SizedOut<T> {
     pub fn write(self, value: T) {
         if self.1 == size_of::<T>() {
             // SAFETY: the caller has so many bytes.
-            return unsafe { self.0.write(value) };
+            unsafe { self.0.write(value) }
+        } else {
+            self.write_known(&value);
         }
+    }
+
+    /// As [`SizedOut::write`], for a caller of another version.
+    #[cold]
+    #[inline(never)]
+    fn write_known(self, value: &T) {
         let known = self.1.min(size_of::<T>());
         // SAFETY: as above; what this version does not know is zeroed.
         unsafe {
-            self.0.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), known);
+            self.0.cast::<u8>().copy_from_nonoverlapping((&raw const *value).cast(), known);
             self.0.cast::<u8>().add(known).write_bytes(0, self.1 - known);
         }
     }

@@ -37,6 +37,28 @@ fn lend<'a>(publisher: &'a mut Publisher, bytes: usize, timeout_ns: i64) -> Resu
     })
 }
 
+// Each way is inlined whole, and apart from others it is small enough for that to be worth it.
+
+#[inline(never)]
+fn publish_now(publisher: &mut Publisher, topic: u32, data: &[u8]) -> Result<Position, Failure> {
+    Ok(publisher.try_publish_with_topic(topic, data)?)
+}
+
+#[inline(never)]
+fn publish_within(
+    publisher: &mut Publisher,
+    topic: u32,
+    data: &[u8],
+    timeout: Duration,
+) -> Result<Position, Failure> {
+    if topic == 0 {
+        return Ok(publisher.publish_timeout(data, timeout)?);
+    }
+    let mut loan = publisher.loan_timeout(data.len(), timeout)?.with_topic(topic);
+    loan.copy_from_slice(data);
+    Ok(loan.commit()?)
+}
+
 methods! {
     /// [`Publisher::publish_with_topic`], [`Publisher::try_publish_with_topic`], [`Publisher::publish_timeout`], or a loan.
     fn cw_pub_publish(
@@ -50,13 +72,8 @@ methods! {
         let (publisher, data) = (publisher.owner()?, slice(data.cast::<u8>(), bytes)?);
         let at = match timeout(timeout_ns) {
             None => publisher.publish_with_topic(topic, data)?,
-            Some(Duration::ZERO) => publisher.try_publish_with_topic(topic, data)?,
-            Some(timeout) if topic == 0 => publisher.publish_timeout(data, timeout)?,
-            Some(_) => {
-                let mut loan = lend(publisher, bytes, timeout_ns)?.with_topic(topic);
-                loan.copy_from_slice(data);
-                loan.commit()?
-            }
+            Some(Duration::ZERO) => publish_now(publisher, topic, data)?,
+            Some(timeout) => publish_within(publisher, topic, data, timeout)?,
         };
         published(position, at)
     }

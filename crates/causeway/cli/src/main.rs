@@ -120,7 +120,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<OsString>,
     },
-    /// Publish what was recorded of a group
+    /// Publish or send again what was recorded of a group or a bus
     ///
     /// The options are those of the program causeway-record, which does it: `causeway-record replay --help` shows them.
     #[command(after_help = "Example:\n  causeway replay prices.mcap /run/prices-again")]

@@ -26,7 +26,7 @@ pub struct Arguments {
 pub enum Command {
     /// Say whether every message is in the files or counted as lost, and whether they can be read
     Verify(VerifyArguments),
-    /// Publish what was recorded of a group, in the order in which it was
+    /// Publish or send what was recorded of a group or a bus, in the order in which it was
     Replay(ReplayArguments),
 }
 
@@ -52,6 +52,32 @@ pub struct RecordArguments {
     /// Begin with the oldest message that is still in the log of the group
     #[arg(long)]
     pub oldest: bool,
+    /// What the payloads of a topic are: a schema, whose file says by its name of which kind it is
+    ///
+    /// .json is a JSON Schema, .binpb, .desc and .fds a FileDescriptorSet of protobuf, .bfbs one of FlatBuffers, .msg
+    /// and .idl those of ROS 2 (encoding cdr). NAME is the type's; without it, it is the file's, up to the last point.
+    /// Readers such as Foxglove need it; Causeway does not look into payloads.
+    #[arg(long, value_name = "TOPIC=FILE[,NAME]", value_parser = schema)]
+    pub schema: Vec<SchemaArgument>,
+    /// Say what each message of a bus says in JSON, too, for readers that do not know D-Bus
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The schema of a topic, which is read once the recording begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaArgument {
+    pub topic: u32,
+    pub file: PathBuf,
+    pub name: String,
+    pub kind: SchemaKind,
+}
+
+/// How a schema, and what it describes, is encoded: in the words of MCAP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemaKind {
+    pub schema: &'static str,
+    pub message: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,18 +104,18 @@ pub struct VerifyArguments {
 pub struct ReplayArguments {
     /// The file
     pub file: PathBuf,
-    /// Where to serve a new group with these messages
+    /// Where to serve a new group, or a new bus for native members, with these messages
     pub socket: PathBuf,
-    /// Publish into the group that another process serves there
+    /// Publish or send into the group or the bus that another process serves there
     #[arg(long)]
     pub into: bool,
     /// How many times as fast as it was, such as 0.5 or 10; `max` waits for nothing but subscribers
     #[arg(long, default_value = "1", value_parser = speed)]
     pub speed: Speed,
-    /// Publish nothing before so many subscribers have joined
+    /// Publish nothing before so many subscribers, or members of the bus, have joined
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub wait_for_subscribers: u32,
-    /// How long subscribers have to read the end of a new group before it ends
+    /// How long subscribers have to read the end of a new group, or members to leave a new bus, before it ends
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub linger: Duration,
 }
@@ -111,4 +137,49 @@ fn speed(text: &str) -> Result<Speed, String> {
 
 fn time(text: &str) -> Result<Duration, String> {
     duration::parse(text, None)
+}
+
+fn schema(text: &str) -> Result<SchemaArgument, String> {
+    let usage = || "write the number of a topic and a file, as in 3=prices.json".to_owned();
+    let (topic, file) = text.split_once('=').ok_or_else(usage)?;
+    let topic = topic.parse().map_err(|_| usage())?;
+    let (file, name) = file.rsplit_once(',').map_or((file, None), |(file, name)| (file, Some(name)));
+    let file = PathBuf::from(file);
+    let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let (schema, message) = match extension {
+        "json" => ("jsonschema", "json"),
+        "binpb" | "desc" | "fds" => ("protobuf", "protobuf"),
+        "bfbs" => ("flatbuffer", "flatbuffer"),
+        "msg" => ("ros2msg", "cdr"),
+        "idl" => ("ros2idl", "cdr"),
+        other => {
+            return Err(format!(
+                "a file that ends with `.{other}` is no schema; use one of .json, .binpb, .desc, .fds, .bfbs, .msg and .idl"
+            ));
+        }
+    };
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let name = name.unwrap_or(stem).to_owned();
+    Ok(SchemaArgument { topic, file, name, kind: SchemaKind { schema, message } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_named_by_its_file_or_after_it() {
+        let of = |text: &str| schema(text).map(|of| (of.topic, of.name, of.kind.schema, of.kind.message));
+        assert_eq!(
+            of("3=a/com.example.Price.binpb"),
+            Ok((3, "com.example.Price".into(), "protobuf", "protobuf"))
+        );
+        assert_eq!(
+            of("0=pose.msg,geometry_msgs/msg/Pose"),
+            Ok((0, "geometry_msgs/msg/Pose".into(), "ros2msg", "cdr"))
+        );
+        assert!(of("prices.json").is_err_and(|why| why.contains("3=prices.json")));
+        assert!(of("x=prices.json").is_err_and(|why| why.contains("3=prices.json")));
+        assert!(of("1=prices.txt").is_err_and(|why| why.contains(".binpb")));
+    }
 }

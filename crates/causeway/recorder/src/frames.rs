@@ -2,7 +2,7 @@
 //!
 //! A message of MCAP has no place for a position, and private records are dropped by many tools. So each chunk ends with
 //! one message of [`FRAMES`], which has an entry of [`ENTRY_BYTES`] for every other message of the chunk, in order. A loss is a
-//! message of [`LOSS`] where the messages are missing; it has no entry.
+//! message of [`LOSS`] where the messages are missing; it has no entry, nor has a twin ([`TWIN_OF`]).
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub const FRAMES: &str = "/causeway/frames";
 /// The channel of losses.
 pub const LOSS: &str = "/causeway/loss";
+/// The metadata of a channel which says in JSON what another one says, whose name it has. Its messages have no entries.
+pub const TWIN_OF: &str = "causeway.twin_of";
 /// The name of the metadata with which each file begins.
 pub const ABOUT: &str = "causeway";
 /// The name of the metadata that say how far the clocks are apart from here on.

@@ -3,10 +3,11 @@
 //! Recording has two threads. [`record`] reads the log and stamps ([`source`]), [`mod@write`] makes chunks and files; between
 //! them is [`ring`], which is bounded. The recorder is a lossy member: no publisher ever waits for it, and what it
 //! misses is counted in the file. [`frames`] says what the file has beside the messages; [`verify`] and [`replay`] read
-//! it through [`read`].
+//! it through [`read`]. [`channels`] has what a file calls its messages.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
 mod args;
+mod channels;
 mod failure;
 mod file;
 mod frames;
@@ -20,13 +21,17 @@ mod write;
 
 use std::process::ExitCode;
 
+use causeway_command_line::mistakes;
 use clap::Parser;
 
 use args::{Arguments, Command};
 use failure::{Failure, Outcome};
 
 fn main() -> ExitCode {
-    let Arguments { command, record } = Arguments::parse();
+    let Arguments { command, record } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return ExitCode::from(mistakes::tell(&error, "causeway-record", |_| None)),
+    };
     let done = match command {
         None => record::record(&record),
         Some(Command::Verify(verify)) => verify::verify(&verify),

@@ -10,7 +10,7 @@ use mcap::records::{Channel, Record};
 use mcap::sans_io::linear_reader::{LinearReadEvent, LinearReader, LinearReaderOptions};
 
 use crate::failure::Failure;
-use crate::frames::{ABOUT, CLOCK, FRAMES, Frame, LOSS};
+use crate::frames::{ABOUT, CLOCK, FRAMES, Frame, LOSS, TWIN_OF};
 
 /// The longest record and chunk that is read into memory: the longest payload of a log is a quarter of 1 GiB.
 const RECORD_BYTES_MAX: usize = 1 << 30;
@@ -96,6 +96,9 @@ impl Recording {
                             let channel = channel.ok_or_else(|| {
                                 damaged(McapError::UnknownChannel(header.sequence, header.channel_id))
                             })?;
+                            if channel.metadata.contains_key(TWIN_OF) {
+                                continue;
+                            }
                             let item = item(channel, header.sequence, header.log_time, &data);
                             each(item.ok_or_else(|| {
                                 Failure::on(path, format!("an invalid message of {}", channel.topic))

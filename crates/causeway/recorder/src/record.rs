@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use causeway_os::process::{block_signals, read_signal};
 
-use crate::args::RecordArguments;
+use crate::args::{RecordArguments, SchemaArgument};
+use crate::channels::{Kinds, Naming, Schema};
 use crate::failure::{Failure, Outcome};
 use crate::ring::{Batch, Ring, Step};
 use crate::source::{Filled, Source};
@@ -33,15 +34,18 @@ pub fn record(arguments: &RecordArguments) -> Result<Outcome, Failure> {
     let signals = block_signals(&[SIGINT, SIGTERM])?;
     let Some(path) = &arguments.output else { return Err(Failure::Usage("--output is missing".into())) };
     check_place(path)?;
+    let schemas = arguments.schema.iter().map(schema).collect::<Result<_, _>>()?;
     let mut source = Source::open(arguments.socket.as_deref(), arguments.oldest)?;
     let mut about = source.about();
     about.insert(
         "socket".into(),
         arguments.socket.as_ref().map_or_else(String::new, |at| at.display().to_string()),
     );
+    let naming = Naming { kinds: source.kinds(), schemas, has_twins: arguments.json };
+    check_naming(&naming)?;
     let plan = Plan {
         path: path.clone(),
-        kinds: source.kinds(),
+        naming,
         compression: arguments.compression,
         sync: arguments.sync,
         split: arguments.split,
@@ -87,6 +91,28 @@ fn check_place(path: &Path) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+fn schema(of: &SchemaArgument) -> Result<(u32, (Schema, &'static str)), Failure> {
+    let data = std::fs::read(&of.file).map_err(|error| {
+        Failure::Usage(format!("{} is not read as a schema: {error}; name a file that is", of.file.display()))
+    })?;
+    let schema = Schema { name: of.name.clone().into(), encoding: of.kind.schema, data: data.into() };
+    Ok((of.topic, (schema, of.kind.message)))
+}
+
+/// Is what was asked for possible with such a source?
+fn check_naming(naming: &Naming) -> Result<(), Failure> {
+    let why = match naming.kinds {
+        Kinds::Group if naming.has_twins => {
+            "--json is for a bus: what payloads of a group mean only their schema says; use --schema"
+        }
+        Kinds::Bus if !naming.schemas.is_empty() => {
+            "--schema is for topics of a group: messages of a bus say their types themselves; use --json"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(why.into()))
 }
 
 /// Reads until the end, and says what was read and what failed.

@@ -13,10 +13,10 @@ use causeway_os::clock::monotonic_ns;
 use causeway_os::process::poll;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::channels::Kinds;
 use crate::failure::Failure;
 use crate::frames::{Frame, HEADER_ONLY};
 use crate::ring::{Batch, Stamp, Step};
-use crate::write::Kinds;
 
 /// A batch is passed on once it has so many bytes.
 pub const BATCH_BYTES: usize = 256 << 10;

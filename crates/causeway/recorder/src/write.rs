@@ -1,15 +1,15 @@
 //! The thread that writes: chunks of 1 MiB or 250 ms, and files one after another.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use causeway_bus::wire::{Header, Kind};
 use mcap::records::{MessageHeader, Metadata};
 use mcap::write::NoSeek;
 use mcap::{Compression, McapError, WriteOptions, Writer};
 
 use crate::args::Compress;
+use crate::channels::{Channels, Ids, Naming, NewChannel, Schema, TWIN_SCHEMA};
 use crate::file::Output;
 use crate::frames::{self, ENTRY_BYTES, Frame};
 use crate::ring::{Batch, Next, Ring, Stamp, Step};
@@ -22,21 +22,12 @@ const CHUNK_TIME: Duration = Duration::from_millis(250);
 const MESSAGE_BYTES: u64 = 31 + ENTRY_BYTES as u64 + 16;
 /// What is kept for the end of the file and for the channels of a chunk.
 const END_BYTES: u64 = 16 << 10;
-/// Channels of one file; MCAP has 65,535. What comes after them is in the channel `/overflow`.
-const CHANNELS_MAX: usize = 60_000;
-
-/// What is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kinds {
-    Group,
-    Bus,
-}
 
 /// How it is written.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub path: PathBuf,
-    pub kinds: Kinds,
+    pub naming: Naming,
     pub compression: Compress,
     pub sync: bool,
     pub split: Option<u64>,
@@ -147,7 +138,7 @@ impl Recording<'_> {
                 Step::Message { stamp, frame, sequence, topic, bytes } => {
                     let (payload, rest) = payloads.split_at(bytes);
                     payloads = rest;
-                    part.message(self.plan.kinds, stamp, frame, sequence, topic, payload)?;
+                    part.message(&self.plan.naming, stamp, frame, sequence, topic, payload)?;
                 }
                 Step::Lost { stamp, messages, bytes } => part.loss(stamp, messages, bytes)?,
                 Step::Clock { offset_ns } => {
@@ -251,34 +242,60 @@ impl Part {
 
     fn message(
         &mut self,
-        kinds: Kinds,
+        naming: &Naming,
         stamp: Stamp,
         frame: Frame,
         sequence: u32,
         topic: u32,
         payload: &[u8],
     ) -> Result<(), McapError> {
-        let known = self.channels.of(kinds, topic, payload);
+        let known = self.channels.of(naming, topic, payload);
+        let twin = naming.twin(frame.position, payload);
         // In the chunk, and again at the end of the file.
-        let channel_bytes = known.as_ref().err().map_or(0, |new| 200 + 2 * new.topic.len() as u64);
+        let channel_bytes = known.as_ref().err().map_or(0, |new| 2 * new.bytes());
+        let twin_bytes = twin.as_ref().map_or(0, |twin| twin.len() as u64 + MESSAGE_BYTES);
         self.index_bytes += channel_bytes;
-        self.make_place(payload.len() as u64 + MESSAGE_BYTES + channel_bytes)?;
-        let channel_id = match known {
-            Ok(channel) => channel,
-            Err(new) => {
-                let id = self.writer.add_channel(0, &new.topic, new.encoding, &new.metadata)?;
-                self.channels.add(new, id);
-                id
-            }
+        self.make_place(payload.len() as u64 + MESSAGE_BYTES + twin_bytes + channel_bytes)?;
+        let ids = match known {
+            Ok(ids) => ids,
+            Err(new) => self.add_channel(new)?,
         };
         self.last_ns = self.last_ns.max(stamp.log_ns);
-        let header =
-            MessageHeader { channel_id, sequence, log_time: stamp.log_ns, publish_time: stamp.publish_ns };
+        let header = MessageHeader {
+            channel_id: ids.own,
+            sequence,
+            log_time: stamp.log_ns,
+            publish_time: stamp.publish_ns,
+        };
         self.writer.write_to_known_channel(&header, payload)?;
         frame.append_to(&mut self.frames);
+        if let Some((twin, channel_id)) = twin.zip(ids.twin) {
+            self.writer.write_to_known_channel(&MessageHeader { channel_id, ..header }, twin.as_bytes())?;
+        }
         self.in_chunk.messages += 1;
         self.in_chunk.header_only += u64::from(frame.flags & frames::HEADER_ONLY != 0);
         Ok(())
+    }
+
+    fn add_channel(&mut self, new: NewChannel<'_>) -> Result<Ids, McapError> {
+        let mut add = |topic: &str, schema: Option<&Schema>, encoding: &str, metadata: &_| {
+            let schema = match schema {
+                Some(Schema { name, encoding, data }) => self.writer.add_schema(name, encoding, data)?,
+                None => 0,
+            };
+            self.writer.add_channel(schema, topic, encoding, metadata)
+        };
+        let own = add(&new.topic, new.schema, new.encoding, &new.metadata)?;
+        let twin = match &new.twin {
+            Some(topic) => {
+                let metadata = [(frames::TWIN_OF.to_owned(), new.topic.clone())].into();
+                Some(add(topic, Some(&TWIN_SCHEMA), "json", &metadata)?)
+            }
+            None => None,
+        };
+        let ids = Ids { own, twin };
+        self.channels.add(new.key, ids);
+        Ok(ids)
     }
 
     fn loss(&mut self, stamp: Stamp, messages: u64, bytes: u64) -> Result<(), McapError> {
@@ -348,97 +365,6 @@ fn clock(offset_ns: i64) -> Metadata {
     }
 }
 
-/// What a channel is called in the file.
-struct NewChannel {
-    key: Key,
-    topic: String,
-    encoding: &'static str,
-    metadata: BTreeMap<String, String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
-    Topic(u32),
-    Named(String),
-    Overflow,
-}
-
-/// The channels of a file: one for each topic of a group, or for each kind, interface and member of a bus.
-#[derive(Default)]
-struct Channels {
-    ids: HashMap<Key, u16>,
-    /// The topic before, which is mostly that of the next message.
-    last: Option<(u32, u16)>,
-    /// The name that is looked up, in memory that stays.
-    name: String,
-}
-
-impl Channels {
-    fn count(&self) -> usize {
-        self.ids.len() + 2
-    }
-
-    fn of(&mut self, kinds: Kinds, topic: u32, payload: &[u8]) -> Result<u16, NewChannel> {
-        if kinds == Kinds::Group {
-            if let Some((last, id)) = self.last.filter(|(last, _)| *last == topic) {
-                debug_assert_eq!(last, topic);
-                return Ok(id);
-            }
-            if let Some(id) = self.ids.get(&Key::Topic(topic)) {
-                self.last = Some((topic, *id));
-                return Ok(*id);
-            }
-            let metadata = [("topic".to_owned(), topic.to_string())].into();
-            return self.or_overflow(Key::Topic(topic), format!("/topic/{topic}"), "", metadata);
-        }
-        self.name.clear();
-        name_of(payload, &mut self.name);
-        let key = Key::Named(std::mem::take(&mut self.name));
-        let found = self.ids.get(&key).copied();
-        let Key::Named(name) = &key else { unreachable!("it was made here") };
-        self.name.clone_from(name);
-        found.map_or_else(|| self.or_overflow(key, self.name.clone(), "dbus", BTreeMap::new()), Ok)
-    }
-
-    fn or_overflow(
-        &self,
-        key: Key,
-        topic: String,
-        encoding: &'static str,
-        metadata: BTreeMap<String, String>,
-    ) -> Result<u16, NewChannel> {
-        if self.ids.len() < CHANNELS_MAX {
-            return Err(NewChannel { key, topic, encoding, metadata });
-        }
-        let new =
-            NewChannel { key: Key::Overflow, topic: "/overflow".into(), encoding, metadata: BTreeMap::new() };
-        self.ids.get(&Key::Overflow).copied().ok_or(new)
-    }
-
-    fn add(&mut self, new: NewChannel, id: u16) {
-        if let Key::Topic(topic) = new.key {
-            self.last = Some((topic, id));
-        }
-        self.ids.insert(new.key, id);
-    }
-}
-
-/// The channel of a D-Bus message: its kind, interface and member, or the name of the error.
-fn name_of(message: &[u8], name: &mut String) {
-    let Ok(header) = Header::parse(message) else { return name.push_str("/unreadable") };
-    let parts = match header.kind {
-        Kind::MethodCall => ["call", header.interface.unwrap_or("-"), header.member.unwrap_or("-")],
-        Kind::Signal => ["signal", header.interface.unwrap_or("-"), header.member.unwrap_or("-")],
-        Kind::MethodReturn => ["return", "", ""],
-        Kind::Error => ["error", header.error_name.unwrap_or("-"), ""],
-        Kind::Other(_) => ["other", "", ""],
-    };
-    for part in parts.iter().filter(|part| !part.is_empty()) {
-        name.push('/');
-        name.push_str(part);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -449,25 +375,5 @@ mod tests {
         assert_eq!(name("/a/b.mcap", 0), "/a/b.mcap");
         assert_eq!(name("/a/b.mcap", 12), "/a/b.12.mcap");
         assert_eq!(name("b", 1), "b.1");
-    }
-
-    /// MCAP has 65,535 channels; a publisher may use more topics.
-    #[test]
-    fn topics_beyond_the_channels_of_a_file_share_one() {
-        let mut channels = Channels::default();
-        for topic in 0..CHANNELS_MAX as u32 + 10 {
-            match channels.of(Kinds::Group, topic, &[]) {
-                Err(new) => {
-                    let id = channels.ids.len() as u16 + 3;
-                    channels.add(new, id);
-                }
-                Ok(id) => {
-                    assert!(topic > CHANNELS_MAX as u32, "topic {topic} has channel {id}");
-                    assert_eq!(Some(&id), channels.ids.get(&Key::Overflow));
-                }
-            }
-        }
-        assert_eq!(channels.ids.len(), CHANNELS_MAX + 1);
-        assert_ne!(channels.of(Kinds::Group, 3, &[]).ok(), channels.ids.get(&Key::Overflow).copied());
     }
 }

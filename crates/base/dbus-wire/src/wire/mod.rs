@@ -8,6 +8,7 @@ mod check;
 mod cursor;
 mod growing;
 mod header;
+pub mod json;
 mod known;
 mod layout;
 mod marshal;

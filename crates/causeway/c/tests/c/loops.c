@@ -1,6 +1,7 @@
 /* Event loops, and what sends to them in bursts with pauses, so that they sleep as often as they find something.
  *
- *     loops publish SOCKET COUNT    loops poll SOCKET COUNT      a log, and a subscriber in a loop of poll
+ *     loops publish SOCKET COUNT    loops poll SOCKET COUNT      a log, and a subscriber in a loop of poll,
+ *                                   loops libevent SOCKET COUNT  or of libevent
  *     loops emit BUS COUNT          loops sd-event BUS COUNT     a bus, and a member in a loop of sd-event
  *     loops killed SOCKET BUS       frees everything after the end of all that served it
  *
@@ -41,16 +42,46 @@ static int publish(const char *path, uint64_t count) {
     return 0;
 }
 
-static int poll_loop(const char *path, uint64_t count) {
+/* Waits until a descriptor is readable, at most a minute; 0 if it is not then. */
+static int sleep_in_poll(int fd) {
+    struct pollfd wait = {0, POLLIN, 0};
+    wait.fd = fd;
+    return poll(&wait, 1, 60000);
+}
+
+#ifdef WITH_LIBEVENT
+#include <event2/event.h>
+
+static void is_readable(evutil_socket_t fd, short what, void *readable) {
+    (void)fd;
+    *(int *)readable = (what & EV_READ) != 0;
+}
+
+/* The event stays in the loop, as that of a program with others does. */
+static int sleep_in_libevent(int fd) {
+    static struct event_base *base;
+    static struct event *event;
+    static int readable;
+    struct timeval minute = {60, 0};
+    if (!base) {
+        TRUE((base = event_base_new()) && (event = event_new(base, fd, EV_READ | EV_PERSIST, is_readable, &readable)));
+    }
+    readable = 0;
+    TRUE(event_add(event, &minute) == 0 && event_base_loop(base, EVLOOP_ONCE) >= 0);
+    return readable;
+}
+#endif
+
+static int subscribe(const char *path, uint64_t count, int (*sleep)(int fd)) {
+    int fd;
     cw_group *group;
     cw_sub *sub;
     cw_sub_options options;
     memset(&options, 0, sizeof options);
     options.policy = CW_RELIABLE;
-    struct pollfd wait = {0, POLLIN, 0};
     OK(cw_group_join(path, &group, &error));
     OK(cw_sub_new(group, &options, sizeof options, &sub, &error));
-    OK(cw_sub_fd(sub, &wait.fd, &error));
+    OK(cw_sub_fd(sub, &fd, &error));
     uint64_t got = 0, sleeps = 0;
     for (;;) {
         cw_message m;
@@ -65,7 +96,7 @@ static int poll_loop(const char *path, uint64_t count) {
             code = cw_sub_prepare(sub, &error);
             if (code == CW_MAY_SLEEP) {
                 sleeps++;
-                if (poll(&wait, 1, 60000) == 0) {
+                if (sleep(fd) == 0) {
                     fprintf(stderr, "no message %llu within a minute\n", (unsigned long long)got);
                     return 1;
                 }
@@ -186,7 +217,10 @@ int main(int argc, char **argv) {
     TRUE(argc == 4);
     uint64_t count = strtoull(argv[3], NULL, 10);
     if (!strcmp(argv[1], "publish")) return publish(argv[2], count);
-    if (!strcmp(argv[1], "poll")) return poll_loop(argv[2], count);
+    if (!strcmp(argv[1], "poll")) return subscribe(argv[2], count, sleep_in_poll);
+#ifdef WITH_LIBEVENT
+    if (!strcmp(argv[1], "libevent")) return subscribe(argv[2], count, sleep_in_libevent);
+#endif
     if (!strcmp(argv[1], "emit")) return emit(argv[2], count);
     if (!strcmp(argv[1], "killed")) return killed(argv[2], argv[3]);
 #ifdef WITH_SD_EVENT

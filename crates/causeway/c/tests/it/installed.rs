@@ -71,9 +71,23 @@ pub fn knows(package: &str) -> bool {
 /// Compiles a program of this package against the shared library.
 #[track_caller]
 pub fn compiled(root: &Path, source: &str, name: &str, packages: &[&str], flags: &[&str]) -> PathBuf {
+    let flags: Vec<&str> = ["-std=gnu11"].into_iter().chain(flags.iter().copied()).collect();
+    compiled_by("cc", root, source, name, packages, &flags)
+}
+
+/// As [`compiled`], by this compiler.
+#[track_caller]
+pub fn compiled_by(
+    compiler: &str,
+    root: &Path,
+    source: &str,
+    name: &str,
+    packages: &[&str],
+    flags: &[&str],
+) -> PathBuf {
     let program = root.join(name);
-    let mut command = Command::new("cc");
-    command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-o"]);
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-o"]);
     command.arg(&program).arg(package().join(source)).args(flags);
     command.args(pkg_config(root, packages));
     command.arg(format!("-Wl,-rpath,{}", root.join("opt/causeway/lib").display()));

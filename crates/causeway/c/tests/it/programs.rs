@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use causeway_testkit::{Running, eventually, setting, skipped, temp_dir};
 
 use crate::Bus;
-use crate::installed::{compiled, has, installed, knows, succeed};
+use crate::installed::{compiled, compiled_by, has, installed, knows, succeed};
 
 const VALGRIND: [&str; 6] = [
     "--quiet",
@@ -47,6 +47,31 @@ fn check_said(said: &str, in_valgrind: bool) {
 fn a_program_in_c_uses_logs_large_payloads_calls_and_the_bus() {
     let Some(root) = installed() else { return };
     exercise(Command::new(compiled(root, "tests/c/exercise.c", "exercise", &[], &[])));
+}
+
+/// In C as clang reads it, and in C++ as g++ does.
+#[test]
+fn another_compiler_makes_the_same_program() {
+    let Some(root) = installed() else { return };
+    if has("clang") {
+        let program = compiled_by(
+            "clang",
+            root,
+            "tests/c/exercise.c",
+            "exercise-clang",
+            &[],
+            &["-std=c11", "-D_GNU_SOURCE"],
+        );
+        exercise(Command::new(program));
+    } else {
+        skipped("clang is not installed");
+    }
+    if has("g++") {
+        let flags = ["-std=c++20", "-Wno-missing-field-initializers"];
+        compiled_by("g++", root, "examples/subscriber_poll.c", "subscriber_poll-cxx", &[], &flags);
+    } else {
+        skipped("g++ is not installed");
+    }
 }
 
 #[test]
@@ -130,6 +155,17 @@ fn a_loop_of_poll_loses_no_wake_up() {
     let folder = temp_dir("c");
     let loops = compiled(root, "tests/c/loops.c", "loops-poll", &[], &[]);
     receives_all(&loops, "publish", "poll", &folder.path().join("log"));
+}
+
+#[test]
+fn a_loop_of_libevent_loses_no_wake_up() {
+    let Some(root) = installed() else { return };
+    if !knows("libevent") {
+        return skipped("libevent-dev is not installed");
+    }
+    let folder = temp_dir("c");
+    let loops = compiled(root, "tests/c/loops.c", "loops-libevent", &["libevent"], &["-DWITH_LIBEVENT"]);
+    receives_all(&loops, "publish", "libevent", &folder.path().join("log"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use causeway_bus::client::Error;
-use causeway_bus::wire::{Body, Builder};
+use causeway_bus::wire::{Body, Builder, json as wire_json};
 
 use super::client::{check_member, within};
 use super::show;
@@ -18,7 +18,7 @@ pub fn call(place: &Place, call: &Builder<'_>, timeout: Duration, json: bool) ->
     let reply = bus.call(call, timeout.saturating_sub(start.elapsed()))?;
     let mut out = io::stdout().lock();
     if json {
-        writeln!(out, "{}", show::arguments_as_json(&reply).map_err(Error::Protocol)?)?;
+        writeln!(out, "{}", wire_json::arguments(&reply).map_err(Error::Protocol)?)?;
         return Ok(());
     }
     for argument in show::arguments(&reply).map_err(Error::Protocol)? {

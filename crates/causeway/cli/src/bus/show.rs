@@ -3,12 +3,9 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use causeway_bus::wire::{Fault, Header, Kind, Value, signature, values};
+use causeway_bus::wire::json::{self, left_out, word};
+use causeway_bus::wire::{Fault, Header, Value, signature, values};
 use causeway_os::clock::monotonic_ns;
-use serde_json::{Map, json};
-
-/// Most bytes of arguments that a monitor prints.
-pub const PRINTED_BYTES_MAX: usize = 1 << 20;
 
 /// When and where a message was seen.
 #[derive(Clone, Copy)]
@@ -32,39 +29,9 @@ impl Stamp {
     }
 }
 
-/// A value in the form of busctl's JSON: a variant has its type with it, a dictionary is an object.
+/// A value among those of a table.
 pub fn as_json(value: &Value<'_>) -> serde_json::Value {
-    match value {
-        Value::Byte(number) => json!(number),
-        Value::Bool(value) => json!(value),
-        Value::I16(number) => json!(number),
-        Value::U16(number) => json!(number),
-        Value::I32(number) => json!(number),
-        Value::U32(number) | Value::Descriptor(number) => json!(number),
-        Value::I64(number) => json!(number),
-        Value::U64(number) => json!(number),
-        // JSON has no numbers that are none.
-        Value::F64(number) if !number.is_finite() => json!(number.to_string()),
-        Value::F64(number) => json!(number),
-        Value::Text(text) | Value::Path(text) | Value::Signature(text) => json!(text),
-        Value::Bytes(bytes) => json!(bytes),
-        Value::Array(_, elements) | Value::Struct(elements) => elements.iter().map(as_json).collect(),
-        Value::Dictionary(_, entries) => {
-            let key = |key: &Value<'_>| match as_json(key) {
-                serde_json::Value::String(text) => text,
-                other => other.to_string(),
-            };
-            entries.iter().map(|(name, value)| (key(name), as_json(value))).collect::<Map<_, _>>().into()
-        }
-        Value::Variant(value) => json!({ "type": value.signature(), "data": as_json(value) }),
-    }
-}
-
-/// The types and values of all arguments.
-pub fn arguments_as_json(message: &[u8]) -> Result<serde_json::Value, Fault> {
-    let header = Header::parse(message)?;
-    let values = values(&header, &message[header.header_bytes..])?;
-    Ok(json!({ "type": header.signature, "data": values.iter().map(as_json).collect::<Vec<_>>() }))
+    json::value(value).parse().unwrap_or_default()
 }
 
 /// Each argument as type and value.
@@ -87,16 +54,6 @@ pub fn message(out: &mut impl Write, message: &[u8], stamp: Option<Stamp>, json:
         line(out, &header, message, stamp)?;
     }
     out.flush()
-}
-
-const fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::MethodCall => "call",
-        Kind::MethodReturn => "reply",
-        Kind::Error => "error",
-        Kind::Signal => "signal",
-        Kind::Other(_) => "other",
-    }
 }
 
 fn line(out: &mut impl Write, header: &Header<'_>, message: &[u8], stamp: Option<Stamp>) -> io::Result<()> {
@@ -124,53 +81,16 @@ fn line(out: &mut impl Write, header: &Header<'_>, message: &[u8], stamp: Option
     writeln!(out)
 }
 
-/// Why the arguments of a message are not printed, if they are not.
-fn left_out(header: &Header<'_>, message: &[u8]) -> Option<&'static str> {
-    if header.body_bytes > PRINTED_BYTES_MAX {
-        return Some("more than 1 MiB");
-    }
-    // A monitor of a native bus has only the header of a message that is in a file of its own.
-    (header.body_bytes > 0 && message.len() == header.header_bytes)
-        .then_some("longer than a quarter of the sender's outbox, so not in the memory of the bus")
-}
-
-fn message_as_json(header: &Header<'_>, message: &[u8], stamp: Option<Stamp>) -> serde_json::Value {
-    let mut object = json!({
-        "kind": word(header.kind), "serial": header.serial, "flags": header.flags, "type": header.signature,
-        "body_bytes": header.body_bytes,
-    });
-    let mut set = |name: &str, value: serde_json::Value| object[name] = value;
-    let texts = [
-        ("sender", header.sender),
-        ("destination", header.destination),
-        ("path", header.path),
-        ("interface", header.interface),
-        ("member", header.member),
-        ("error", header.error_name),
-    ];
-    for (name, text) in texts {
-        if let Some(text) = text {
-            set(name, json!(text));
+fn message_as_json(header: &Header<'_>, message: &[u8], stamp: Option<Stamp>) -> String {
+    let Some(Stamp { time, order }) = stamp else { return json::message(header, message, &[]) };
+    let time_s = time.as_micros() as f64 / 1e6;
+    match order {
+        None => json::message(header, message, &[("time_s", &time_s)]),
+        Some((position, sent_ns)) => {
+            let order = [("time_s", &time_s as _), ("position", &position as _), ("sent_ns", &sent_ns as _)];
+            json::message(header, message, &order)
         }
     }
-    if let Some(serial) = header.reply_serial {
-        set("reply_serial", json!(serial));
-    }
-    if let Some(Stamp { time, order }) = stamp {
-        set("time_s", json!(time.as_micros() as f64 / 1e6));
-        if let Some((position, sent_ns)) = order {
-            set("position", json!(position));
-            set("sent_ns", json!(sent_ns));
-        }
-    }
-    match left_out(header, message) {
-        Some(why) => set("left_out", json!(why)),
-        None => match values(header, &message[header.header_bytes..]) {
-            Ok(values) => set("data", values.iter().map(as_json).collect()),
-            Err(fault) => set("left_out", json!(format!("invalid arguments: {fault}"))),
-        },
-    }
-    object
 }
 
 /// The number of a process in a table. One in a namespace that the bus does not see has a user there, and no number.
@@ -229,19 +149,12 @@ mod tests {
             "7.000008 9 signal :1.1 -> all serial 7 /a a.B C s \"x\" a{sv} 1 \"k\" v ay 2 1 2\n"
         );
         let object: serde_json::Value = serde_json::from_str(&printed(&bytes, None, true)).unwrap();
-        let value = json!({"type": "v", "data": {"type": "ay", "data": [1, 2]}});
-        assert_eq!(object["data"], json!(["x", { "k": value }]));
         assert_eq!((object["member"].as_str(), object.get("position")), (Some("C"), None));
     }
 
     #[test]
-    fn what_json_cannot_say_is_text_and_what_is_large_is_counted() {
-        let bytes = signal("da{ub}", "inf 1 7 true");
-        assert_eq!(
-            arguments_as_json(&bytes).unwrap(),
-            json!({"type": "da{ub}", "data": ["inf", {"7": true}]})
-        );
-        let body = causeway_bus::wire::Body::default().blob(&vec![0; PRINTED_BYTES_MAX]);
+    fn what_is_large_is_counted() {
+        let body = causeway_bus::wire::Body::default().blob(&vec![0; json::SHOWN_BYTES_MAX]);
         let large = Builder::signal("/a", "a.B", "C").body(body).build(1).unwrap();
         assert!(printed(&large, None, false).ends_with(" ay with 1048580 bytes\n"));
         assert!(printed(&large, None, true).contains("\"left_out\":\"more than 1 MiB\""));

@@ -1,35 +1,19 @@
 //! What is recorded of a bus.
 
-use std::io::PipeWriter;
-
+use causeway_bus::Connection;
 use causeway_bus::wire::{Body, Header};
-use causeway_bus::{AuthorityOptions, Connection};
-use causeway_testkit::Running;
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
-use crate::support::{contents, end, eventually, recorder, temp_dir, verified};
-
-/// A bus in this process, which ends with what is returned.
-fn serve(path: &std::path::Path) -> PipeWriter {
-    let (end, stop) = std::io::pipe().unwrap();
-    let (ready, is_ready) = std::sync::mpsc::channel();
-    let path = path.to_owned();
-    std::thread::spawn(move || {
-        causewayd::serve_alone(&path, AuthorityOptions::default(), &end.into(), || ready.send(()).unwrap())
-            .unwrap();
-    });
-    is_ready.recv().unwrap();
-    stop
-}
+use crate::support::{contents, end, eventually, record_bus, recorder, serve_bus, temp_dir, verified};
 
 #[test]
 fn messages_of_a_bus_are_recorded_as_they_passed_with_the_time_at_which_they_were_sent() {
     let folder = temp_dir("recorder");
     let (native, file) = (folder.path().join("native"), folder.path().join("a.mcap"));
-    let stop = serve(&native);
-    let (native_text, file) = (native.to_str().unwrap(), file.to_str().unwrap());
-    let running = Running::start(&mut recorder(&[native_text, "-o", file]));
-    eventually("no file", || std::fs::metadata(file).is_ok_and(|is| is.len() > 0));
+    let stop = serve_bus(&native);
+    let file = file.to_str().unwrap();
+    let running = record_bus(&native, file, &[]);
     let mut bus = Connection::open(&native).unwrap();
     for number in 0..50u32 {
         bus.emit("/", "com.example.Clock", "Ticked", Body::default().u32(number)).unwrap();
@@ -64,16 +48,62 @@ fn messages_of_a_bus_are_recorded_as_they_passed_with_the_time_at_which_they_wer
     assert!(positions.windows(2).all(|pair| pair[1] == pair[0] + 1), "{positions:?}");
     let (code, counts) = verified(&[file]);
     assert_eq!((code, &counts.unwrap()["header_only"]), (0, &1.into()));
-    // It is not published in a group, where its calls make no sense.
-    let again = folder.path().join("again");
-    let output = recorder(&["replay", file, again.to_str().unwrap()]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
 
     // The end of the bus is that of a recording.
     let second = folder.path().join("b.mcap");
-    let running = Running::start(&mut recorder(&[native_text, "-o", second.to_str().unwrap()]));
-    eventually("no file", || std::fs::metadata(&second).is_ok_and(|is| is.len() > 0));
+    let running = record_bus(&native, second.to_str().unwrap(), &[]);
     drop(stop);
     let (code, said) = end(running);
     assert!(code == 0 && contents(&second).is_whole, "{code}: {said}");
+}
+
+#[test]
+fn messages_of_a_bus_have_twins_in_json_which_are_no_messages_of_the_bus() {
+    let folder = temp_dir("recorder");
+    let (native, file) = (folder.path().join("native"), folder.path().join("a.mcap"));
+    let _stop = serve_bus(&native);
+    let file = file.to_str().unwrap();
+    let running = record_bus(&native, file, &["--json"]);
+    let mut bus = Connection::open(&native).unwrap();
+    for number in 0..5u32 {
+        let body = Body::default().text("a \"quote\"").u32(number);
+        bus.emit("/clock", "com.example.Clock", "Ticked", body).unwrap();
+    }
+    eventually("not all is recorded", || {
+        contents(file).messages.iter().filter(|message| message.topic.ends_with("/Ticked")).count() == 10
+    });
+    running.signal(Signal::TERM).unwrap();
+    assert_eq!(end(running).0, 0);
+
+    let found = contents(file);
+    let (twins, own): (Vec<_>, Vec<_>) =
+        found.messages.iter().partition(|message| message.topic.starts_with("/json/"));
+    assert_eq!((twins.len(), own.len()), (own.len(), found.frames.len()));
+    for ((twin, own), frame) in twins.iter().zip(&own).zip(&found.frames) {
+        assert_eq!(twin.topic, format!("/json{}", own.topic));
+        assert_eq!((twin.encoding.as_str(), twin.sequence, twin.log_ns), ("json", own.sequence, own.log_ns));
+        let said: Value = serde_json::from_slice(&twin.data).unwrap();
+        assert_eq!((&said["serial"], &said["position"]), (&own.sequence.into(), &frame.0.into()));
+    }
+    let ticks = twins.iter().filter(|twin| twin.topic.ends_with("/Ticked"));
+    for (number, tick) in ticks.enumerate() {
+        let said: Value = serde_json::from_slice(&tick.data).unwrap();
+        assert_eq!((&said["data"], &said["type"]), (&json!(["a \"quote\"", number]), &"su".into()));
+        assert_eq!((&said["path"], &said["sender"]), (&"/clock".into(), &bus.unique_name().into()));
+    }
+    let bytes = std::fs::read(file).unwrap();
+    let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
+    let schema = |topic: &str| {
+        let channel = summary.channels.values().find(|channel| channel.topic == topic).unwrap();
+        channel.schema.as_ref().map(|schema| schema.encoding.clone())
+    };
+    assert_eq!(schema("/json/signal/com.example.Clock/Ticked"), Some("jsonschema".into()));
+    assert_eq!(schema("/signal/com.example.Clock/Ticked"), None);
+    let (code, counts) = verified(&[file]);
+    assert_eq!((code, &counts.unwrap()["messages"]), (0, &own.len().into()));
+    // They do not stand in the way of a replay.
+    let again = folder.path().join("again");
+    let output = recorder(&["replay", file, again.to_str().unwrap(), "--speed", "max"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("5 messages of 1 connections replayed"), "{said}");
 }

@@ -4,7 +4,9 @@
 mod bus;
 mod full;
 mod kill;
+mod mistakes;
 mod record;
 mod replay;
+mod replay_bus;
 mod support;
 mod verify;

@@ -7,7 +7,7 @@ use causeway_testkit::Running;
 use rustix::process::Signal;
 
 use crate::support::{
-    Served, contents, end, eventually, number, payload, publish_now, recorder, skipped, verified,
+    Served, contents, end, eventually, mcap, number, payload, publish_now, recorder, skipped, verified,
 };
 
 fn several() -> GroupOptions {
@@ -55,6 +55,14 @@ fn every_message_is_recorded_with_its_bytes_in_the_order_and_at_the_place_that_i
         "{counts}"
     );
     assert_eq!(counts["last_position"], published.last().unwrap().0);
+    match mcap(&["doctor", &served.path("a.mcap")]) {
+        None => skipped("what `mcap doctor` says, for the program mcap is not installed"),
+        Some(doctor) => {
+            let said = [doctor.stdout, doctor.stderr].concat();
+            let said = String::from_utf8_lossy(&said).to_lowercase();
+            assert!(doctor.status.success() && !said.contains("error") && !said.contains("warn"), "{said}");
+        }
+    }
     let mode = std::fs::metadata(served.path("a.mcap")).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "what was said in a group of one user is for that user");
 }
@@ -285,4 +293,34 @@ fn a_disk_that_stands_still_costs_the_recording_and_not_the_publishers() {
     let found = contents(&copy);
     assert!(found.lost > 0 && found.lost + found.messages.len() as u64 == 20_000, "{} lost", found.lost);
     assert_eq!(verified(&[&copy]).0, 1);
+}
+
+#[test]
+fn a_topic_has_the_schema_that_is_named_and_another_one_has_none() {
+    let served = Served::new(several());
+    let schema = r#"{"type":"object","properties":{"price":{"type":"number"}}}"#;
+    std::fs::write(served.path("Price.json"), schema).unwrap();
+    let named = [format!("3={}", served.path("Price.json")), format!("4={},a/msg/B", served.path("b.msg"))];
+    std::fs::write(served.path("b.msg"), "int32 number").unwrap();
+    let running = served.record("a.mcap", &["--schema", &named[0], "--schema", &named[1]]);
+    let mut publisher = served.group().publisher().unwrap();
+    for topic in [3, 5, 4, 3] {
+        publisher.publish_with_topic(topic, br#"{"price":42.5}"#).unwrap();
+    }
+    running.signal(Signal::TERM).unwrap();
+    assert_eq!(end(running).0, 0);
+    let bytes = std::fs::read(served.path("a.mcap")).unwrap();
+    let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
+    let of = |topic: u32| {
+        let topic = format!("/topic/{topic}");
+        let channel = summary.channels.values().find(|channel| channel.topic == topic).unwrap();
+        let schema = channel.schema.as_ref();
+        let schema =
+            schema.map(|schema| (schema.name.clone(), schema.encoding.clone(), schema.data.to_vec()));
+        (channel.message_encoding.clone(), schema)
+    };
+    assert_eq!(of(3), ("json".into(), Some(("Price".into(), "jsonschema".into(), schema.into()))));
+    assert_eq!(of(4), ("cdr".into(), Some(("a/msg/B".into(), "ros2msg".into(), b"int32 number".into()))));
+    assert_eq!(of(5), (String::new(), None));
+    assert_eq!(verified(&[&served.path("a.mcap")]).0, 0);
 }

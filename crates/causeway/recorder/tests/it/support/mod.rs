@@ -1,9 +1,11 @@
 //! Recorders, and what is in their files: read with the library `mcap` itself, not with the code that is tested.
 
+use std::io::PipeWriter;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use causeway::{Group, GroupOptions, TryPublishError};
+use causeway_bus::AuthorityOptions;
 use causeway_testkit::Running;
 pub use causeway_testkit::{TempDir, eventually, skipped, temp_dir};
 use mcap::records::{Channel, Record};
@@ -15,6 +17,26 @@ pub fn recorder(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_causeway-record"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// A bus in this process, which ends with what is returned.
+pub fn serve_bus(path: &Path) -> PipeWriter {
+    let (end, stop) = std::io::pipe().unwrap();
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let path = path.to_owned();
+    std::thread::spawn(move || {
+        causewayd::serve_alone(&path, AuthorityOptions::default(), &end.into(), || ready.send(()).unwrap())
+            .unwrap();
+    });
+    is_ready.recv().unwrap();
+    stop
+}
+
+/// A recorder of a bus, which has begun.
+pub fn record_bus(native: &Path, file: &str, options: &[&str]) -> Running {
+    let running = Running::start(recorder(&[native.to_str().unwrap(), "-o", file]).args(options));
+    eventually("no file", || std::fs::metadata(file).is_ok_and(|is| is.len() > 0));
+    running
 }
 
 /// A group that is served in this process.
@@ -78,6 +100,12 @@ pub fn verified(files: &[&str]) -> (i32, Result<Value, String>) {
     let Output { status, stdout, stderr } = recorder(&["verify", "--json"]).args(files).output().unwrap();
     let counts = serde_json::from_slice(&stdout).map_err(|_| String::from_utf8(stderr).unwrap());
     (status.code().unwrap(), counts)
+}
+
+/// A command of the program `mcap`, which others wrote: CAUSEWAY_MCAP, or that on the path.
+pub fn mcap(arguments: &[&str]) -> Option<Output> {
+    let program = std::env::var_os("CAUSEWAY_MCAP").unwrap_or_else(|| "mcap".into());
+    Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()
 }
 
 /// A message as it is in a file.
