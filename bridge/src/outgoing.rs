@@ -10,7 +10,7 @@ mod pack;
 mod task;
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 use causeway::{
     Error, Group, Policy, Position, Received, Refusal, SubscribeOptions, Subscriber, TryRecvError,
 };
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use zenoh::Wait;
 use zenoh::qos::CongestionControl;
@@ -29,7 +28,7 @@ use zenoh::sample::Locality;
 use pack::{Pack, Publishers};
 pub use task::Sending;
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::keys::GroupKeys;
 use crate::lists::GroupPlace;
 use crate::net::Net;
@@ -96,7 +95,7 @@ pub struct Outgoing {
     patience: Duration,
     window_bytes: u64,
     /// A second descriptor of the subscriber's doorbell, which the runtime waits for.
-    doorbell: AsyncFd<OwnedFd>,
+    doorbell: UnixStream,
     subscriber: Subscriber,
     /// The index of what the subscriber receives next.
     read: u64,
@@ -150,11 +149,12 @@ fn subscribe(group: &Group, patience: Duration) -> Result<Subscriber, Error> {
     }
 }
 
-/// The doorbell of a subscriber, registered with the runtime that writes to Zenoh's links.
-fn doorbell_of(subscriber: &Subscriber) -> Result<AsyncFd<OwnedFd>> {
+/// The doorbell of a subscriber, one end of a pair of sockets, registered with the runtime that writes to Zenoh's links.
+fn doorbell_of(subscriber: &Subscriber) -> Result<UnixStream> {
     let _inside = zenoh_runtime::ZRuntime::TX.enter();
-    let doorbell = subscriber.as_fd().try_clone_to_owned().map_err(Failure::of)?;
-    AsyncFd::register_with_interest(doorbell, Interest::READABLE).map_err(Failure::of)
+    let doorbell = std::os::unix::net::UnixStream::from(subscriber.as_fd().try_clone_to_owned()?);
+    doorbell.set_nonblocking(true)?;
+    Ok(UnixStream::from_std(doorbell)?)
 }
 
 impl Outgoing {

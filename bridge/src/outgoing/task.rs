@@ -6,9 +6,11 @@
 //! Whatever may wait, such as more than fits into the queue, or an answer, is done where tokio gives Zenoh another thread meanwhile
 //! (`block_in_place`).
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use causeway::Error;
+use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::sleep_until;
@@ -146,8 +148,11 @@ impl Outgoing {
         let Outgoing { doorbell, events, .. } = self;
         let event = tokio::select! {
             biased;
-            rung = async { doorbell.readable().await.map(|mut ready| ready.clear_ready()) }, if reads => {
-                return Ok(rung?);
+            rung = doorbell.readable(), if reads => {
+                rung?;
+                // It is drained where it is armed again: the runtime is to wait for what comes then.
+                let _ = doorbell.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+                return Ok(());
             }
             event = events.recv() => event,
             () = sleep_until(until.into()) => None,
