@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use causeway::Error;
 use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::{JoinHandle, block_in_place};
+use tokio::task::{JoinHandle, block_in_place, yield_now};
 use tokio::time::sleep_until;
 use zenoh_runtime::ZRuntime;
 
@@ -68,8 +68,12 @@ impl Outgoing {
 
     async fn run(&mut self) -> Result<()> {
         while !self.is_ending {
+            let head = self.head;
             if !self.send_alone()? {
                 block_in_place(|| self.send_all())?;
+            } else if self.head != head {
+                // Zenoh's task writes it first.
+                yield_now().await;
             }
             self.sleep().await?;
         }

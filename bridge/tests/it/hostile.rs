@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use causeway_bridge::keys::Realm;
 use causeway_bridge::wire::{Kind, Packet, Stamp, host_id};
-use causeway_testkit::{at_another_time, skipped};
+use causeway_testkit::{at_another_time, eventually_seen, skipped};
 use serde_json::Value;
 use zenoh::{Session, Wait};
 
@@ -184,7 +184,7 @@ fn without_a_router_the_bridge_says_so_and_begins_when_there_is_one() {
 
 /// What a router of another version does: it closes the connection, with a reason, in answer to the first message.
 #[test]
-fn a_router_of_another_version_is_named_with_what_it_said() {
+fn a_router_of_another_version_is_refused_and_the_log_of_zenoh_says_why() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("tcp/{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -194,9 +194,17 @@ fn a_router_of_another_version_is_named_with_what_it_said() {
         }
     });
     let host = Host::new("a");
-    let bridge = host.bridge_with(&["--router", &endpoint, "--export", GROUP]);
+    let log = host.folder.path().join("log");
+    let mut command = host.command(&["--router", &endpoint, "--export", GROUP]);
+    command.env("RUST_LOG", "zenoh=warn").stdout(std::fs::File::create(&log).unwrap());
+    let bridge = Bridge::start(command, &host.state());
     eventually("it is not said", || said(&bridge.stat(), &format!("no router at {endpoint}")));
     assert_eq!(bridge.stat()["connected"], false);
+    eventually_seen(
+        "the reason is not in the log",
+        || std::fs::read_to_string(&log).unwrap(),
+        |log| log.contains("UNSUPPORTED"),
+    );
 }
 
 /// Clocks are compared with none of another host: only those that measure time differ in a time namespace, and no other is read.
