@@ -203,7 +203,7 @@ fn a_router_of_another_version_is_refused_and_the_log_of_zenoh_says_why() {
     eventually_seen(
         "the reason is not in the log",
         || std::fs::read_to_string(&log).unwrap(),
-        |log| log.contains("UNSUPPORTED"),
+        |log| log.contains("a close message (reason 1)"),
     );
 }
 
