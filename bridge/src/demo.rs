@@ -169,8 +169,8 @@ impl Stage {
     }
 }
 
-/// A bus that ends when what is returned is dropped.
-fn serve_bus(path: &Path) -> Result<std::io::PipeWriter> {
+/// A bus in this process, which ends when what is returned is dropped.
+pub fn serve_bus(path: &Path) -> Result<std::io::PipeWriter> {
     let (end, stop) = std::io::pipe()?;
     let (ready, is_ready) = mpsc::channel();
     let path = path.to_owned();

@@ -13,13 +13,15 @@ use crate::failure::{Failure, Result};
 use crate::incoming::Incoming;
 use crate::lists::GroupPlace;
 use crate::net::Net;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, Sending};
 use crate::status::{Direction, Route, Status, log};
 
 /// The role that a bridge claims in a group: there is one for each group and host.
 pub const ROLE: u64 = u64::from_le_bytes(*b"CWBRIDGE");
 /// How often a group that is not there is looked for.
 const RETRY: Duration = Duration::from_millis(500);
+/// How often it is looked whether one of its two directions has ended.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A group that a bridge carries.
 #[derive(Clone, Debug)]
@@ -62,6 +64,7 @@ impl Carried {
     ) -> Result<()> {
         let path = self.place.path.display();
         let group = Group::join(&self.place.path).map_err(|error| Failure::of(format!("{path}: {error}")))?;
+        let group = Arc::new(group);
         let claim = group.claim(ROLE).map_err(|error| match error {
             Error::Refused(Refusal::Claimed) => Failure::of(format!(
                 "{path}: another bridge carries this group already, and one does for each group and host; end that one first"
@@ -70,29 +73,21 @@ impl Carried {
         })?;
         self.check_kind(&group)?;
         // First: a publisher that joins begins another log, and what lies in the one before it can be read only by who was there.
-        let outgoing = match self.exports {
-            true => {
-                Some(Outgoing::new(net, &group, &self.place, self.patience, self.packs, Arc::clone(route))?)
-            }
-            false => None,
+        let begin = || {
+            let outgoing =
+                Outgoing::new(net, &group, &self.place, self.patience, self.packs, Arc::clone(route));
+            outgoing.map(Outgoing::start)
         };
-        let incoming = match self.imports {
-            true => Some(self.incoming(net, &group, status)?),
-            false => None,
-        };
+        let sending = self.exports.then(begin).transpose()?;
+        let incoming = self.imports.then(|| self.incoming(net, &group, status)).transpose()?;
         log(&format!("carries the group {} at {path}", self.place.name));
         let is_over = || {
             stop.load(Ordering::Relaxed)
                 || incoming.as_ref().is_some_and(Incoming::is_over)
-                || has_ended(&claim)
+                || sending.as_ref().is_some_and(Sending::is_over)
         };
-        if let Some(mut outgoing) = outgoing {
-            return outgoing.run(is_over);
-        }
-        while !is_over() {
-            poll(&[claim.as_fd()], Some(Duration::from_millis(200)))?;
-        }
-        Ok(())
+        while !is_over() && !poll(&[claim.as_fd()], Some(LOOK))?[0] {}
+        sending.map_or(Ok(()), Sending::end)
     }
 
     fn incoming(&self, net: &Arc<Net>, group: &Group, status: &Arc<Status>) -> Result<Incoming> {
@@ -113,8 +108,4 @@ impl Carried {
             Err(_) => Ok(()),
         }
     }
-}
-
-fn has_ended(claim: &causeway::Claim) -> bool {
-    poll(&[claim.as_fd()], Some(Duration::ZERO)).is_ok_and(|ended| ended[0])
 }

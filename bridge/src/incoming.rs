@@ -354,7 +354,7 @@ impl Shared {
         let (index, next) = (*index, *index + 1);
         let state = self.state.as_ref().zip(slot);
         let (topic, payload, mark) = match item {
-            Item::Message { topic, payload } => (*topic, payload.to_bytes(), mark_of(host, index)),
+            Item::Message { topic, payload } => (*topic, payload.clone(), mark_of(host, index)),
             Item::Lost(messages) => {
                 let all = self.status.route("group", &self.place.name, Direction::In, "");
                 let of = route.unwrap_or(&all);
@@ -401,7 +401,13 @@ impl Shared {
                 return Passed::Ended;
             }
         };
-        loan.copy_from_slice(&payload);
+        // It lies in as many pieces as it came.
+        let mut rest = &mut loan[..];
+        for piece in payload.slices() {
+            let (next, after) = rest.split_at_mut(piece.len());
+            next.copy_from_slice(piece);
+            rest = after;
+        }
         if let Some((state, slot)) = state {
             state.intend(slot, next);
         }

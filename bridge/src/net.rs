@@ -90,9 +90,12 @@ impl Place {
             match zenoh::open(config.clone()).wait() {
                 Ok(session) => break session,
                 Err(error) => {
+                    // Where that is in Zenoh's source is left out.
+                    let why = error.to_string();
                     status.fail(&format!(
-                        "no router at {} ({error}); trying again, and nothing local waits for it",
-                        self.routers.join(", ")
+                        "no router at {} ({}); trying again, and nothing local waits for it",
+                        self.routers.join(", "),
+                        why.split(" at /").next().unwrap_or_default().trim_end()
                     ));
                     std::thread::sleep(RETRY);
                 }

@@ -2,10 +2,12 @@
 //!
 //! It is a subscriber with a deadline. What is not acknowledged holds space in the log, so that it can be read again; publishers wait
 //! for that no longer than the deadline, then it is demoted, and what they overwrite is lost and counted. The window keeps it from
-//! sending what nobody takes: a network that stands still costs local publishers one deadline, and then nothing.
+//! sending what nobody takes: a network that stands still costs local publishers one deadline, and then nothing. When it runs, and on
+//! which thread, is in [`task`].
 
 mod answering;
 mod pack;
+mod task;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd;
@@ -16,22 +18,22 @@ use std::time::{Duration, Instant};
 use causeway::{
     Error, Group, Policy, Position, Received, Refusal, SubscribeOptions, Subscriber, TryRecvError,
 };
-use causeway_os::process::poll;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use zenoh::Wait;
-use zenoh::pubsub::Publisher;
 use zenoh::qos::CongestionControl;
 use zenoh::query::{Query, Queryable};
 use zenoh::sample::Locality;
 
-use pack::Pack;
+use pack::{Pack, Publishers};
+pub use task::Sending;
 
-use crate::bell::{self, Listener};
 use crate::failure::Result;
 use crate::keys::GroupKeys;
 use crate::lists::GroupPlace;
 use crate::net::Net;
 use crate::status::{Route, count};
-use crate::wire::{Kind, PACKED_BYTES, Packed, Packet, Stamp};
+use crate::wire::{Kind, Packed, Packet, Stamp};
 
 /// At most so many messages are read before the others are heard.
 const BATCH: usize = 512;
@@ -42,6 +44,12 @@ const PACK_BYTES_MAX: usize = 48 << 10;
 const ENTRIES_MAX: usize = 1 << 18;
 /// The most bytes of log that are on their way.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
+/// What is on its way, with the message, when one goes alone; a longer one does where nothing else is on its way. Zenoh's queue holds
+/// two batches of 64 KiB, so there is space for it.
+const ALONE_BYTES_MAX: u64 = 32 << 10;
+const ALONE_MESSAGE_BYTES_MAX: u64 = 96 << 10;
+/// For how long no message goes alone after some were asked for again.
+const CROWDED: Duration = Duration::from_secs(1);
 /// How often the others are told how far this end is, and how soon after it has fallen silent.
 const BEAT: Duration = Duration::from_millis(500);
 const BEAT_AFTER: Duration = Duration::from_millis(50);
@@ -52,11 +60,12 @@ const DEMOTED_FOR: Duration = Duration::from_secs(10);
 /// One answer has at most so many bytes, and one message more.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What comes from the network.
+/// What comes from the network, and what this end is told.
 #[derive(Debug)]
 enum Event {
     Question(Query),
     Packet(Packet),
+    End,
 }
 
 /// A part of the log: a message, or what is known of others.
@@ -77,14 +86,16 @@ struct Peer {
 }
 
 /// The sending side of one group.
-pub struct Outgoing<'a> {
-    net: &'a Net,
+pub struct Outgoing {
+    net: Arc<Net>,
     keys: GroupKeys,
-    group: &'a Group,
-    place: &'a GroupPlace,
+    group: Arc<Group>,
+    place: GroupPlace,
     route: Arc<Route>,
     patience: Duration,
     window_bytes: u64,
+    /// A second descriptor of the subscriber's doorbell, which the runtime waits for.
+    doorbell: UnixStream,
     subscriber: Subscriber,
     /// The index of what the subscriber receives next.
     read: u64,
@@ -98,12 +109,17 @@ pub struct Outgoing<'a> {
     peers: HashMap<u64, Peer>,
     /// The oldest position that a receiver lacks, and the index there.
     lacking: (u64, u64),
-    /// The next position at which an acknowledgement is asked for.
-    ask_at: u64,
+    /// The position at which an acknowledgement was asked for last.
+    asked_at: u64,
     publishers: Publishers,
     pack: Pack,
     stamp: Stamp,
-    events: Listener<Event>,
+    teller: UnboundedSender<Event>,
+    events: UnboundedReceiver<Event>,
+    questions: Vec<Query>,
+    is_ending: bool,
+    /// Messages may go alone from here on.
+    alone_from: Instant,
     begun: Instant,
     beat_at: Instant,
     beat_head: u64,
@@ -113,8 +129,16 @@ pub struct Outgoing<'a> {
     _acks: zenoh::pubsub::Subscriber<()>,
 }
 
-/// One publisher of Zenoh for each topic.
-type Publishers = HashMap<u32, Publisher<'static>>;
+/// How what is received goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Way {
+    /// It is not sent, but can be asked for.
+    Nowhere,
+    /// With others, as Zenoh has space.
+    Together,
+    /// At once.
+    Alone,
+}
 
 /// Subscribes so that publishers wait for a limited time, or not at all where the group does not allow that.
 fn subscribe(group: &Group, patience: Duration) -> Result<Subscriber, Error> {
@@ -125,28 +149,36 @@ fn subscribe(group: &Group, patience: Duration) -> Result<Subscriber, Error> {
     }
 }
 
-impl<'a> Outgoing<'a> {
-    /// Begins to send what is published from now on, and answers for what is still in the log.
+/// The doorbell of a subscriber, one end of a pair of sockets, registered with the runtime that writes to Zenoh's links.
+fn doorbell_of(subscriber: &Subscriber) -> Result<UnixStream> {
+    let _inside = zenoh_runtime::ZRuntime::TX.enter();
+    let doorbell = std::os::unix::net::UnixStream::from(subscriber.as_fd().try_clone_to_owned()?);
+    doorbell.set_nonblocking(true)?;
+    Ok(UnixStream::from_std(doorbell)?)
+}
+
+impl Outgoing {
+    /// Prepares to send what is published from now on, and to answer for what is still in the log.
     pub fn new(
-        net: &'a Net,
-        group: &'a Group,
-        place: &'a GroupPlace,
+        net: &Arc<Net>,
+        group: &Arc<Group>,
+        place: &GroupPlace,
         patience: Duration,
         packs: bool,
         route: Arc<Route>,
-    ) -> Result<Outgoing<'a>> {
+    ) -> Result<Outgoing> {
         let keys = net.realm.group(&place.name);
         let report = group.report()?;
         let subscriber = subscribe(group, patience)?;
-        let (teller, events) = bell::channel()?;
-        let ask = teller.clone();
+        let (teller, events) = unbounded_channel();
+        let (ask, told) = (teller.clone(), teller.clone());
         let questions = net.session.declare_queryable(keys.link(&net.host)).allowed_origin(Locality::Remote);
-        let questions = questions.callback(move |query| ask.tell(Event::Question(query))).wait()?;
+        let questions = questions.callback(move |query| _ = ask.send(Event::Question(query))).wait()?;
         let acks = net.session.declare_subscriber(keys.ack(&net.host)).allowed_origin(Locality::Remote);
         let acks = acks
             .callback(move |sample| {
                 if let Some(packet) = Packet::parse(&sample.payload().to_bytes()) {
-                    teller.tell(Event::Packet(packet));
+                    let _ = told.send(Event::Packet(packet));
                 }
             })
             .wait()?;
@@ -165,14 +197,16 @@ impl<'a> Outgoing<'a> {
             is_awaited: false,
             hops: vec![net.id],
         };
+        let doorbell = doorbell_of(&subscriber)?;
         let mut outgoing = Outgoing {
-            net,
+            net: Arc::clone(net),
             keys,
-            group,
-            place,
+            group: Arc::clone(group),
+            place: place.clone(),
             route,
             patience,
             window_bytes: (report.capacity_bytes / 2).min(WINDOW_BYTES_MAX),
+            doorbell,
             subscriber,
             read: index,
             next: index,
@@ -181,11 +215,15 @@ impl<'a> Outgoing<'a> {
             entries: VecDeque::new(),
             peers: HashMap::new(),
             lacking: (position, index),
-            ask_at: 0,
-            publishers: Publishers::new(),
-            pack: Pack { packs, bytes: Vec::new(), stamp: None, count: 0 },
+            asked_at: 0,
+            publishers: Publishers::new(net, &place.name),
+            pack: Pack { packs, ..Pack::default() },
             stamp,
+            teller,
             events,
+            questions: Vec::new(),
+            is_ending: false,
+            alone_from: Instant::now(),
             begun: Instant::now(),
             beat_at: Instant::now(),
             beat_head: u64::MAX,
@@ -194,34 +232,12 @@ impl<'a> Outgoing<'a> {
             _acks: acks,
         };
         // What was published before is not sent, but can be asked for by those who had the part before it.
-        while outgoing.read < report.messages && outgoing.receive(false)? {}
+        while outgoing.read < report.messages && outgoing.receive(Way::Nowhere)? {}
         Ok(outgoing)
     }
 
-    /// Sends until the group ends, or `is_over`.
-    pub fn run(&mut self, is_over: impl Fn() -> bool) -> Result<()> {
-        while !is_over() {
-            self.hear();
-            self.forget_silent();
-            self.beat_if_due();
-            let mut received = 0;
-            while received < BATCH && !self.is_window_full() && self.receive(true)? {
-                received += 1;
-            }
-            self.flush()?;
-            self.promote_if_due()?;
-            if self.peers.is_empty() {
-                self.let_go();
-            }
-            if received == 0 {
-                self.sleep()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the next thing out of the log, and sends it if it is a message that crosses. False if there is none.
-    fn receive(&mut self, sends: bool) -> Result<bool> {
+    /// Takes the next thing out of the log, and packs it if it is a message that crosses. False if there is none.
+    fn receive(&mut self, way: Way) -> Result<bool> {
         let message = match self.subscriber.try_recv() {
             Ok(Received::Message(message)) => message,
             Ok(Received::Lost { messages, .. }) => {
@@ -252,7 +268,7 @@ impl<'a> Outgoing<'a> {
         (self.stamp.publisher, self.stamp.sequence) = (message.publisher, message.sequence);
         (self.stamp.from, self.stamp.index, self.stamp.position) = (self.from, index, position);
         self.stamp.topic = message.topic;
-        if sends {
+        if way != Way::Nowhere {
             let packed = Packed {
                 publisher: message.publisher,
                 sequence: message.sequence,
@@ -260,30 +276,27 @@ impl<'a> Outgoing<'a> {
                 index,
                 payload: message.bytes,
             };
-            self.stamp.is_awaited = position >= self.ask_at;
+            let step = self.window_bytes / 4;
+            let step = if way == Way::Alone { step.min(ALONE_BYTES_MAX / 2) } else { step };
+            self.stamp.is_awaited = position >= self.asked_at + step;
             if self.stamp.is_awaited {
-                self.ask_at = position + self.window_bytes / 4;
+                self.asked_at = position;
             }
             let is_small =
                 message.bytes.len() <= PACKED_PAYLOAD_MAX && index - self.from < u64::from(u32::MAX);
             let continues = self.pack.bytes.len() < PACK_BYTES_MAX
-                && (self.pack.count > 1 || self.pack.bytes.len() <= PACKED_BYTES + PACKED_PAYLOAD_MAX)
+                && (self.pack.count > 1 || self.pack.bytes.len() <= PACKED_PAYLOAD_MAX)
                 && self.pack.stamp.as_ref().is_some_and(|first| first.topic == message.topic)
                 && self.pack.packs
                 && is_small;
             if !continues {
                 // What was packed before goes first.
-                Pack::send(&mut self.pack, self.net, &self.keys, &mut self.publishers, &self.route)?;
+                self.publishers.send(&mut self.pack, Way::Together, &self.route)?;
             }
             self.pack.add(&packed, &self.stamp);
         }
         self.push(Entry { kind: Kind::Message, from: self.from, index, position });
         Ok(true)
-    }
-
-    /// Sends what is packed.
-    fn flush(&mut self) -> Result<()> {
-        Pack::send(&mut self.pack, self.net, &self.keys, &mut self.publishers, &self.route)
     }
 
     fn push(&mut self, entry: Entry) {
@@ -308,21 +321,29 @@ impl<'a> Outgoing<'a> {
         self.next = end;
     }
 
-    /// Whether so much is on its way that nothing is added.
-    fn is_window_full(&self) -> bool {
-        !self.peers.is_empty()
-            && self.subscriber.position().0.saturating_sub(self.lacking.0) > self.window_bytes
+    /// Bytes of log that somebody lacks: those that may be on their way.
+    fn bytes_on_their_way(&self) -> u64 {
+        if self.peers.is_empty() { 0 } else { self.subscriber.position().0.saturating_sub(self.lacking.0) }
     }
 
-    /// Everything that comes from the network.
+    /// Whether so much is on its way that nothing is added.
+    fn is_window_full(&self) -> bool {
+        self.bytes_on_their_way() > self.window_bytes
+    }
+
+    /// Everything that comes from the network; questions are answered later.
     fn hear(&mut self) {
-        let events: Vec<Event> = self.events.take().collect();
-        for event in events {
-            match event {
-                Event::Packet(Packet::Ack { host, group, next }) => self.take_ack(host, group, next),
-                Event::Packet(_) => count(&self.route.counters.refused, 1),
-                Event::Question(query) => self.answer(&query),
-            }
+        while let Ok(event) = self.events.try_recv() {
+            self.take(event);
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Packet(Packet::Ack { host, group, next }) => self.take_ack(host, group, next),
+            Event::Packet(_) => count(&self.route.counters.refused, 1),
+            Event::Question(query) => self.questions.push(query),
+            Event::End => self.is_ending = true,
         }
     }
 
@@ -409,41 +430,17 @@ impl<'a> Outgoing<'a> {
         if self.demoted_until.is_none_or(|until| Instant::now() < until) || self.is_window_full() {
             return Ok(());
         }
-        self.subscriber = subscribe(self.group, self.patience)?;
+        let subscriber = subscribe(&self.group, self.patience)?;
+        (self.doorbell, self.subscriber) = (doorbell_of(&subscriber)?, subscriber);
         self.demoted_until = None;
         self.read = self.subscriber.messages_before();
         self.lose_until(self.read);
         self.let_go();
         Ok(())
     }
-
-    /// Sleeps until there is something to do.
-    fn sleep(&mut self) -> Result<()> {
-        let mut timeout = self.beat_due().saturating_duration_since(Instant::now());
-        if self.is_window_full() {
-            poll(&[self.events.as_fd()], Some(timeout))?;
-            return Ok(());
-        }
-        match self.subscriber.arm() {
-            Ok(true) => {}
-            Ok(false) => return Ok(()),
-            // Nobody is left to ring its doorbell, and publishers may go on.
-            Err(Error::ServerGone) => {
-                timeout = timeout.min(Duration::from_millis(5));
-                poll(&[self.events.as_fd()], Some(timeout))?;
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
-        }
-        let ready = poll(&[self.subscriber.as_fd(), self.events.as_fd()], Some(timeout))?;
-        if !ready[0] {
-            self.subscriber.disarm();
-        }
-        Ok(())
-    }
 }
 
-impl Drop for Outgoing<'_> {
+impl Drop for Outgoing {
     fn drop(&mut self) {
         self.route.counters.peers.store(0, Ordering::Relaxed);
     }

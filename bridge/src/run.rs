@@ -50,6 +50,7 @@ pub fn bridge(arguments: BridgeArguments) -> Result<()> {
         let why = "nothing crosses: name groups (--group) or a bus (--bus), and what of them may cross (--export, --import)";
         return Err(Failure::Usage(why.into()));
     }
+    zenoh::try_init_log_from_env();
     status.serve(&state.join(format!("{}.{}.stat", part(&realm), part(&host))))?;
     if let Some(path) = arguments.metrics.clone() {
         write_metrics(Arc::clone(&status), path)?;
@@ -244,6 +245,7 @@ pub fn router(arguments: &RouterArguments) -> Result<()> {
             .insert_json5(&key, &value.to_string())
             .map_err(|error| Failure::Usage(format!("{key}: {error}")))?;
     }
+    zenoh::try_init_log_from_env();
     let session = zenoh::open(config).wait()?;
     log(&format!("routes at {}", arguments.listen.join(", ")));
     poll(&[signals.as_fd()], None)?;

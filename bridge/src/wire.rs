@@ -154,13 +154,19 @@ pub struct Packed<'a> {
 pub const PACKED_BYTES: usize = 16;
 
 impl<'a> Packed<'a> {
-    /// Appends it to a pack.
-    pub fn append_to(&self, pack: &mut Vec<u8>) {
+    /// What stands before the payload in a pack.
+    pub fn header(&self) -> [u8; PACKED_BYTES] {
         // A message that passes over more than that is not packed.
         let skipped = u32::try_from(self.index - self.from).unwrap_or(u32::MAX);
-        for word in [self.payload.len() as u32, skipped, self.sequence, u32::from(self.publisher)] {
-            pack.extend(word.to_le_bytes());
-        }
+        let words = [self.payload.len() as u32, skipped, self.sequence, u32::from(self.publisher)];
+        let mut header = [0; PACKED_BYTES];
+        header.chunks_exact_mut(4).zip(words).for_each(|(at, word)| at.copy_from_slice(&word.to_le_bytes()));
+        header
+    }
+
+    /// Appends it to a pack.
+    pub fn append_to(&self, pack: &mut Vec<u8>) {
+        pack.extend(self.header());
         pack.extend(self.payload);
     }
 

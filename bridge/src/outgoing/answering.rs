@@ -6,11 +6,11 @@ use causeway::Position;
 use zenoh::Wait;
 use zenoh::query::Query;
 
-use super::{ANSWER_BYTES_MAX, Outgoing, Peer};
+use super::{ANSWER_BYTES_MAX, CROWDED, Outgoing, Peer};
 use crate::status::count;
 use crate::wire::{Kind, Packet, Stamp};
 
-impl Outgoing<'_> {
+impl Outgoing {
     pub(super) fn answer(&mut self, query: &Query) {
         let number = |name| query.parameters().get(name).and_then(|text| text.parse::<u64>().ok());
         let packet = query.payload().and_then(|payload| Packet::parse(&payload.to_bytes()));
@@ -21,9 +21,12 @@ impl Outgoing<'_> {
         };
         match (number("from"), number("to")) {
             (Some(from), Some(to)) => {
+                let now = Instant::now();
                 if let Some(peer) = self.peers.get_mut(&host) {
-                    peer.heard = Instant::now();
+                    peer.heard = now;
                 }
+                // A message that went alone found no space perhaps.
+                self.alone_from = now + CROWDED;
                 self.send_again(query, from, to);
             }
             _ => self.welcome(query, host, group, next),

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use causeway::{Group, GroupOptions, Received, RecvTimeoutError};
+use causeway_testkit::proc;
 
-use crate::support::{Bridge, GROUP, Host, Router, Seen, eventually, read_until, tick};
+use crate::support::{Bridge, GROUP, Host, Router, Seen, bridge_command, eventually, read_until, tick};
 
 #[test]
 fn what_is_published_on_one_host_comes_once_and_in_order_on_all_others_with_its_topic() {
@@ -77,20 +78,9 @@ fn nothing_crosses_that_is_not_in_the_list_of_both_ends() {
 fn topics_that_are_not_listed_stay_and_are_no_loss() {
     let router = Router::start();
     let (from, to) = (Host::new("a"), Host::new("b"));
-    let mut command = from.command(&["--router", &router.endpoint(), "--export", GROUP]);
-    command = {
-        let mut listed = std::process::Command::new(command.get_program());
-        let path = from.path();
-        let arguments: Vec<_> =
-            command.get_args().map(|argument| argument.to_str().unwrap().to_owned()).collect();
-        listed.args(
-            arguments
-                .into_iter()
-                .map(|argument| if argument == path { format!("{path}:1,5-6") } else { argument }),
-        );
-        listed
-    };
-    let sending = Bridge::start(command, &from.state());
+    let group = format!("{}:1,5-6", from.path());
+    let arguments = ["--group", &group, "--router", &router.endpoint(), "--export", GROUP];
+    let sending = Bridge::start(bridge_command(&from.name, &from.state(), &arguments), &from.state());
     let receiving = to.bridge_with(&["--router", &router.endpoint(), "--import", GROUP]);
     let mut subscriber = to.subscribe();
     sending.linked(1);
@@ -179,13 +169,9 @@ fn a_second_bridge_is_refused_by_the_group() {
     let (host, other) = (Host::new("a"), Host::new("b"));
     let (first, peer) = (host.bridge(&router), other.bridge(&router));
     first.linked(1);
-    let arguments = ["--router", &router.endpoint(), "--export", GROUP, "--host", "a2", "--realm", "other"];
-    let path = host.path();
-    let state = host.folder.path().join("second");
-    let command = crate::support::program(
-        &[&["--group", &path, "--state", state.to_str().unwrap()], &arguments[..]].concat(),
-    );
-    let second = Bridge::start(command, &state);
+    let (path, state) = (host.path(), host.folder.path().join("second"));
+    let arguments = ["--group", &path, "--router", &router.endpoint(), "--export", GROUP];
+    let second = Bridge::start(bridge_command("a2", &state, &arguments), &state);
     eventually("the second one is not refused", || {
         second.route("out", "")["last_error"]
             .as_str()
@@ -237,4 +223,33 @@ fn a_message_that_the_other_log_cannot_take_is_lost_and_says_why() {
     let route = receiving.route("in", "a");
     assert_eq!((seen[&0].received, &route["lost"]), (2, &1.into()), "{route}");
     assert!(route["last_error"].as_str().unwrap().contains("as large as that of the other"), "{route}");
+}
+
+/// A thread that is woken costs more than all that is done to a message: before, one read the log and woke the one that writes.
+#[test]
+fn a_message_that_comes_alone_wakes_the_thread_of_the_sending_bridge_that_writes_to_the_link_and_no_other() {
+    let router = Router::start();
+    let (from, to) = (Host::new("a"), Host::new("b"));
+    let sending = from.bridge_with(&["--router", &router.endpoint(), "--export", GROUP]);
+    let _receiving = to.bridge_with(&["--router", &router.endpoint(), "--import", GROUP]);
+    let mut subscriber = to.subscribe();
+    sending.linked(1);
+    let mut publisher = from.group.publisher().unwrap();
+    let mut next = |number: u64| {
+        let _ = publisher.publish(&tick(number, 64)).unwrap();
+        assert!(matches!(subscriber.recv_timeout(Duration::from_secs(60)), Ok(Received::Message(_))));
+    };
+    let sleeps = || {
+        let (writers, others): (Vec<_>, Vec<_>) =
+            proc::sleeps(sending.process.pid()).into_iter().partition(|(name, _)| name.starts_with("tx-"));
+        [writers, others].map(|of| of.into_iter().map(|(_, sleeps)| sleeps).sum::<u64>())
+    };
+    (0..100).for_each(&mut next);
+    let (before, messages) = (sleeps(), 2000);
+    (100..100 + messages).for_each(&mut next);
+    let after = sleeps();
+    let [writers, others] = [0, 1].map(|of: usize| after[of] - before[of]);
+    eprintln!("{messages} messages: {writers} sleeps of the thread that writes, {others} of all others");
+    // Others have acknowledgements to take, and timers.
+    assert!(writers > messages / 2 && others < messages / 2, "{writers}, {others}");
 }

@@ -1,13 +1,18 @@
 //! What others send that no bridge sends: it is counted, said, and stops nothing.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use causeway_bridge::keys::Realm;
 use causeway_bridge::wire::{Kind, Packet, Stamp, host_id};
+use causeway_testkit::{at_another_time, eventually_seen, skipped};
 use serde_json::Value;
 use zenoh::{Session, Wait};
 
-use crate::support::{Bridge, GROUP, Host, REALM, Router, eventually, read_until, tick};
+use crate::support::{Bridge, GROUP, Host, REALM, Router, eventually, program, read_until, tick};
 
 /// A session of somebody else.
 fn plain_zenoh(router: &Router) -> Session {
@@ -154,12 +159,9 @@ fn a_realm_that_does_not_match_is_named() {
     let router = Router::start();
     let (one, other) = (Host::new("a"), Host::new("b"));
     let _one = one.bridge(&router);
-    let (path, state, endpoint) = (other.path(), other.state(), router.endpoint());
-    let arguments =
-        ["--realm", "elsewhere", "--host", "b", "--group", &path, "--import", GROUP, "--router", &endpoint];
-    let mut command = crate::support::program(&arguments);
-    command.arg("--state").arg(&state);
-    let other = Bridge::start(command, &state);
+    let mut command = program(&["--realm", "elsewhere", "--router", &router.endpoint(), "--import", GROUP]);
+    command.args(["--group", &other.path(), "--state"]).arg(other.state());
+    let other = Bridge::start(command, &other.state());
     eventually("the other realm is not named", || {
         said(&other.stat(), "of the realm test and none of elsewhere")
     });
@@ -170,13 +172,98 @@ fn without_a_router_the_bridge_says_so_and_begins_when_there_is_one() {
     let port = crate::support::free_port();
     let (one, other) = (Host::new("a"), Host::new("b"));
     let endpoint = format!("tcp/127.0.0.1:{port}");
-    let start =
-        |host: &Host| host.bridge_with(&["--router", &endpoint, "--export", GROUP, "--import", GROUP]);
-    let bridges = [start(&one), start(&other)];
+    let bridges = [&one, &other]
+        .map(|host| host.bridge_with(&["--router", &endpoint, "--export", GROUP, "--import", GROUP]));
     eventually("it does not say that there is no router", || said(&bridges[0].stat(), "no router at"));
     // Nothing local waits.
     let mut publisher = one.group.publisher().unwrap();
     (0..10_000).for_each(|number| _ = publisher.publish(&tick(number, 100)).unwrap());
     let _router = Router::start_at(port, &[]);
     bridges.iter().for_each(|bridge| bridge.linked(1));
+}
+
+/// What a router of another version does: it closes the connection, with a reason, in answer to the first message.
+#[test]
+fn a_router_of_another_version_is_refused_and_the_log_of_zenoh_says_why() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("tcp/{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            // Two bytes of length, Close of a session, and the reason: unsupported.
+            let _ = stream.read(&mut [0; 1024]).and_then(|_| stream.write_all(&[2, 0, 0x23, 0x01]));
+        }
+    });
+    let host = Host::new("a");
+    let log = host.folder.path().join("log");
+    let mut command = host.command(&["--router", &endpoint, "--export", GROUP]);
+    command.env("RUST_LOG", "zenoh=warn").stdout(std::fs::File::create(&log).unwrap());
+    let bridge = Bridge::start(command, &host.state());
+    eventually("it is not said", || said(&bridge.stat(), &format!("no router at {endpoint}")));
+    assert_eq!(bridge.stat()["connected"], false);
+    eventually_seen(
+        "the reason is not in the log",
+        || std::fs::read_to_string(&log).unwrap(),
+        |log| log.contains("a close message (reason 1)"),
+    );
+}
+
+/// Clocks are compared with none of another host: only those that measure time differ in a time namespace, and no other is read.
+#[test]
+fn hosts_whose_clocks_differ_by_hours_take_messages_of_each_other() {
+    let router = Router::start();
+    let hosts = ["a", "b"].map(Host::new);
+    let arguments = ["--router", &router.endpoint(), "--export", GROUP, "--import", GROUP];
+    let Some(later) = at_another_time(&hosts[1].command(&arguments), 5 * 3600) else { return };
+    let bridges = [hosts[0].bridge(&router), Bridge::start(later, &hosts[1].state())];
+    for (from, to) in [(0, 1), (1, 0)] {
+        let mut subscriber = hosts[to].subscribe();
+        eventually("the hosts are not linked", || bridges[from].route("out", "")["peers"] == 1);
+        let mut publisher = hosts[from].group.publisher().unwrap();
+        (0..500).for_each(|number| _ = publisher.publish(&tick(number, 30)).unwrap());
+        let seen = read_until(&mut subscriber, "messages do not come", |seen| {
+            seen.get(&0).is_some_and(|seen| seen.next == 500)
+        });
+        assert_eq!(seen[&0].received, 500);
+        assert_eq!(bridges[to].route("in", &hosts[from].name)["lost"], 0);
+    }
+}
+
+/// A folder in which nothing can be written, since its file system is full.
+struct Full(PathBuf);
+
+impl Full {
+    fn at(path: &Path) -> Option<Full> {
+        std::fs::create_dir_all(path).unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(path).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            skipped("no small file system can be mounted here");
+            return None;
+        }
+        let full = Full(path.to_owned());
+        let written = std::fs::write(path.join("full"), vec![1; 1 << 20]);
+        assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+        Some(full)
+    }
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A folder in memory is full where memory is.
+#[test]
+fn a_state_that_cannot_be_written_since_disk_or_memory_is_full_is_said_and_messages_come() {
+    let router = Router::start();
+    let hosts = ["a", "b"].map(Host::new);
+    let Some(full) = Full::at(&hosts[1].state()) else { return };
+    let bridges = hosts.each_ref().map(|host| host.bridge(&router));
+    bridges.iter().for_each(|bridge| bridge.linked(1));
+    let why = bridges[1].route("in", "")["last_error"].as_str().unwrap_or_default().to_owned();
+    assert!(why.contains("may come twice after a restart") && why.contains("No space left"), "{why}");
+    let scene = Scene { router, hosts, bridges };
+    scene.works();
+    drop(full);
 }

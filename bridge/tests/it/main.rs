@@ -7,6 +7,7 @@ mod groups;
 mod hostile;
 mod names;
 mod namespaces;
+mod pod;
 mod python;
 mod restarts;
 mod support;

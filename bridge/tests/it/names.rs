@@ -5,30 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use causeway_bridge::demo::serve_bus;
 use causeway_bus::wire::Body;
-use causeway_bus::{
-    AuthorityOptions, Connection, ConnectionOptions, DO_NOT_QUEUE, Error, Incoming, NameReply, Payload,
-};
+use causeway_bus::{Connection, ConnectionOptions, DO_NOT_QUEUE, Error, Incoming, NameReply, Payload};
 use causeway_testkit::skipped;
 use serde_json::Value;
 
-use crate::support::{Bridge, REALM, Router, TempDir, eventually, program, temp_dir};
+use crate::support::{Bridge, Router, TempDir, bridge_command, eventually, temp_dir};
 
 const CLOCK: &str = "com.example.Clock";
 const NO_REPLY: &str = "org.freedesktop.DBus.Error.NoReply";
-
-/// A bus in this process, which ends with what is returned.
-fn serve(path: &Path) -> PipeWriter {
-    let (end, stop) = std::io::pipe().unwrap();
-    let (ready, is_ready) = std::sync::mpsc::channel();
-    let path = path.to_owned();
-    std::thread::spawn(move || {
-        causewayd::serve_alone(&path, AuthorityOptions::default(), &end.into(), || ready.send(()).unwrap())
-            .unwrap();
-    });
-    is_ready.recv().unwrap();
-    stop
-}
 
 pub struct BusHost {
     name: &'static str,
@@ -39,7 +25,7 @@ pub struct BusHost {
 impl BusHost {
     pub fn new(name: &'static str) -> BusHost {
         let folder = temp_dir("bridge");
-        let stop = serve(&folder.path().join("bus"));
+        let stop = serve_bus(&folder.path().join("bus")).unwrap();
         BusHost { name, folder, _stop: Some(stop) }
     }
 
@@ -52,18 +38,9 @@ impl BusHost {
     }
 
     pub fn bridge(&self, router: &Router, arguments: &[&str]) -> Bridge {
-        let (bus, state) = (self.bus(), self.folder.path().join("state"));
-        let mut command = program(&[
-            "--realm",
-            REALM,
-            "--host",
-            self.name,
-            "--router",
-            &router.endpoint(),
-            "--lease",
-            "2s",
-        ]);
-        command.arg("--bus").arg(bus).arg("--state").arg(&state).args(arguments);
+        let state = self.folder.path().join("state");
+        let mut command = bridge_command(self.name, &state, &["--router", &router.endpoint(), "--bus"]);
+        command.arg(self.bus()).args(arguments);
         Bridge::start(command, &state)
     }
 }
@@ -273,9 +250,9 @@ fn a_name_that_both_sides_have_stays_that_of_its_own_host() {
 fn a_second_bridge_of_a_bus_is_refused() {
     let Scene { hosts, router, bridges: _bridges, member: _member, calls: _calls } = scene();
     let state = hosts[0].folder.path().join("second");
-    let mut command =
-        program(&["--realm", REALM, "--host", "a2", "--router", &router.endpoint(), "--export", CLOCK]);
-    command.arg("--bus").arg(hosts[0].bus()).arg("--state").arg(&state);
+    let arguments = ["--router", &router.endpoint(), "--export", CLOCK, "--bus"];
+    let mut command = bridge_command("a2", &state, &arguments);
+    command.arg(hosts[0].bus());
     let second = Bridge::start(command, &state);
     eventually("it is not refused", || {
         second.stat()["last_error"]

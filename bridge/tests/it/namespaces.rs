@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use causeway::Group;
 use causeway_testkit::{setting, skipped};
 use rustix::process::Signal;
 
 use crate::support::{
-    Bridge, GROUP, Host, LOSSES, REALM, Running, Seen, Ticker, eventually, options, program, read_until,
-    router_command, tick,
+    Bridge, GROUP, Host, LOSSES, Running, Seen, Ticker, eventually, options, read_until, router_command, tick,
 };
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -79,6 +79,15 @@ impl Net {
         })
     }
 
+    /// Loses packets in a hundred that come to a host, by netem or else by a rule of the packet filter; false where there is neither.
+    fn lose(&self, host: usize, percent: u32) -> bool {
+        let (name, probability) = (&self.names[host], format!("0.{percent:02}"));
+        let rule = ["-A", "INPUT", "-i", "uplink", "-m", "statistic", "--mode", "random", "--probability"];
+        let filter = [&["ip", "netns", "exec", name, "iptables"][..], &rule, &[&probability, "-j", "DROP"]];
+        self.shape(host, &["netem", "loss", &format!("{percent}%"), "delay", "10ms"])
+            || run(&filter.concat()).is_ok()
+    }
+
     fn inside(&self, at: usize, command: &Command) -> Command {
         let mut inside = Command::new("ip");
         inside.args(["netns", "exec", &self.names[at]]).arg(command.get_program()).args(command.get_args());
@@ -98,32 +107,11 @@ impl Net {
     }
 
     fn bridge(&self, at: usize, host: &Host, more: &[&str]) -> Bridge {
-        let (path, state, topic) = (host.path(), host.state(), LOSSES.to_string());
-        let endpoint = format!("tcp/10.219.{at}.1:7447");
-        let mut command = program(&[
-            "--realm",
-            REALM,
-            "--host",
-            &host.name,
-            "--group",
-            &path,
-            "--state",
-            state.to_str().unwrap(),
-        ]);
+        let (endpoint, topic) = (format!("tcp/10.219.{at}.1:7447"), LOSSES.to_string());
         // In one direction: what is counted as lost is then exactly what crosses.
-        command
-            .args([
-                "--router",
-                &endpoint,
-                if at == 1 { "--export" } else { "--import" },
-                GROUP,
-                "--loss-topic",
-                &topic,
-                "--lease",
-                "3s",
-            ])
-            .args(more);
-        Bridge::start(self.inside(at, &command), &state)
+        let list = if at == 1 { "--export" } else { "--import" };
+        let arguments = ["--router", &endpoint, list, GROUP, "--loss-topic", &topic];
+        Bridge::start(self.inside(at, &host.command(&[&arguments, more].concat())), &host.state())
     }
 }
 
@@ -148,7 +136,7 @@ fn a_link_that_is_cut_for_longer_than_the_lease_costs_what_the_log_cannot_hold_a
     let mut subscriber = hosts[1].subscribe();
     bridges[0].linked(1);
     let cut = Duration::from_secs(setting("CAUSEWAY_BRIDGE_CUT_SECONDS", 5));
-    let ticker = Ticker::start(hosts[0].group.publisher().unwrap(), Duration::from_micros(300), 100);
+    let ticker = Ticker::start(hosts[0].group.publisher().unwrap(), 0, Duration::from_micros(300), 100);
     std::thread::sleep(Duration::from_millis(300));
     net.link(2, "down");
     std::thread::sleep(cut);
@@ -167,10 +155,12 @@ fn a_link_that_is_cut_for_longer_than_the_lease_costs_what_the_log_cannot_hold_a
 
 /// TCP has what a link loses again; what the bridge has to bear is the time that this takes.
 #[test]
-fn a_link_that_loses_and_delays_packets_loses_no_message() {
+fn a_link_that_loses_packets_loses_no_message() {
     let Some(net) = Net::new() else { return };
-    if !net.shape(2, &["netem", "loss", "5%", "delay", "10ms"]) {
-        return skipped("this kernel has no netem (tc qdisc … netem)");
+    if !net.lose(2, 5) {
+        return skipped(
+            "packets cannot be lost here: no netem (tc qdisc … netem), and no iptables with -m statistic",
+        );
     }
     let _router = net.router();
     let hosts = ["a", "b"].map(Host::new);
@@ -185,6 +175,39 @@ fn a_link_that_loses_and_delays_packets_loses_no_message() {
         seen.get(&0).is_some_and(|seen| seen.next == 5000)
     });
     assert_eq!(counts(&seen), (5000, 0));
+}
+
+/// A message that comes alone does not wait for space in Zenoh's queue: without any, it is dropped there, and asked for.
+#[test]
+fn a_ticker_loses_nothing_beside_a_group_that_fills_the_same_slow_link() {
+    let Some(net) = Net::new() else { return };
+    if !net.shape(2, &["tbf", "rate", "5mbit", "burst", "64kb", "latency", "400ms"]) {
+        return skipped("tc has no tbf here");
+    }
+    let _router = net.router();
+    let hosts = ["a", "b"].map(Host::new);
+    let bulk = ["a", "b"].map(|name| Group::create(name, options().capacity_bytes(4 << 20)).unwrap());
+    let paths = hosts.each_ref().map(|host| host.folder.path().join("bulk"));
+    bulk.iter().zip(&paths).for_each(|(group, path)| group.serve_at(path).unwrap());
+    let [a, b] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let bridges = [
+        net.bridge(1, &hosts[0], &["--group", a, "--export", "bulk"]),
+        net.bridge(2, &hosts[1], &["--group", b, "--import", "bulk"]),
+    ];
+    let mut subscriber = hosts[1].subscribe();
+    bridges[0].linked(1);
+    let ticker = Ticker::start(hosts[0].group.publisher().unwrap(), 0, Duration::from_millis(3), 100);
+    let mut publisher = bulk[0].publisher().unwrap();
+    for number in 0..60 {
+        let _ = publisher.publish(&tick(number, 60_000)).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let published = ticker.stop();
+    let seen = read_until(&mut subscriber, "the last tick has not come", |seen| {
+        seen.get(&0).is_some_and(|seen| seen.next == published)
+    });
+    eprintln!("{published} published, {} sent again", bridges[0].route("out", "")["resent"]);
+    assert_eq!(counts(&seen), (published, 0));
 }
 
 #[test]
@@ -209,6 +232,23 @@ fn a_long_message_comes_whole_over_a_slow_link() {
     });
     assert_eq!(counts(&seen), (2, 0));
     eprintln!("{mebibytes} MiB after {:?}", begin.elapsed());
+}
+
+#[test]
+fn without_a_router_bridges_of_one_machine_find_each_other_and_those_of_another_machine_do_not() {
+    let Some(net) = Net::new() else { return };
+    let hosts = ["a", "b", "c"].map(Host::new);
+    let start = |(at, host): (usize, &Host)| {
+        Bridge::start(net.inside(at, &host.command(&["--export", GROUP, "--import", GROUP])), &host.state())
+    };
+    // The third is a neighbor of the other two, over a link that multicast could take.
+    let bridges = [(1, &hosts[0]), (1, &hosts[1]), (0, &hosts[2])].map(start);
+    bridges[..2].iter().for_each(|bridge| bridge.linked(1));
+    let mut subscriber = hosts[1].subscribe();
+    let _ = hosts[0].group.publisher().unwrap().publish(&tick(0, 8)).unwrap();
+    read_until(&mut subscriber, "the message has not come", |seen| seen.contains_key(&0));
+    eventually("the third does not begin", || bridges[2].route("out", "")["peers"] == 0);
+    assert!(bridges[..2].iter().all(|bridge| bridge.route("out", "")["peers"] == 1));
 }
 
 /// Routers, bridges, links and publishers are killed, frozen, cut and slowed at random; what was sent is received once or counted.

@@ -16,7 +16,7 @@ fn survives(
     let mut bridges = hosts.each_ref().map(|host| Some(host.telling_bridge(&router)));
     let mut subscriber = hosts[1].subscribe();
     bridges[0].as_ref().unwrap().linked(1);
-    let ticker = Ticker::start(hosts[0].group.publisher().unwrap(), Duration::from_micros(200), 40);
+    let ticker = Ticker::start(hosts[0].group.publisher().unwrap(), 0, Duration::from_micros(200), 40);
     for round in 0..rounds {
         std::thread::sleep(Duration::from_millis(100));
         kill(round, &mut router, &mut bridges, &hosts);
@@ -63,25 +63,10 @@ fn a_ring_of_three_hosts_and_routers_with_twenty_restarts_has_no_duplicate() {
     let mut bridges: Vec<_> = (0..3).map(|at| hosts[at].telling_bridge(&routers[at])).collect();
     let mut subscribers = hosts.each_ref().map(Host::subscribe);
     bridges.iter().for_each(|bridge| bridge.linked(2));
-    let tickers: Vec<_> = hosts
-        .iter()
-        .enumerate()
-        .map(|(topic, host)| {
-            let mut publisher = host.group.publisher().unwrap();
-            let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-            let is_over = std::sync::Arc::clone(&stop);
-            let thread = std::thread::spawn(move || {
-                let mut number = 0;
-                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                    let _ = publisher
-                        .publish_with_topic(topic as u32, &crate::support::tick(number, 24))
-                        .unwrap();
-                    number += 1;
-                    std::thread::sleep(Duration::from_micros(500));
-                }
-                number
-            });
-            (stop, thread)
+    let tickers: Vec<_> = (0..3)
+        .map(|topic| {
+            let publisher = hosts[topic].group.publisher().unwrap();
+            Ticker::start(publisher, topic as u32, Duration::from_micros(500), 24)
         })
         .collect();
     for round in 0..20 {
@@ -93,13 +78,7 @@ fn a_ring_of_three_hosts_and_routers_with_twenty_restarts_has_no_duplicate() {
             bridges[other].linked(2);
         }
     }
-    let published: Vec<u64> = tickers
-        .into_iter()
-        .map(|(stop, thread)| {
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            thread.join().unwrap()
-        })
-        .collect();
+    let published: Vec<u64> = tickers.into_iter().map(Ticker::stop).collect();
     for (host, subscriber) in hosts.iter().zip(&mut subscribers) {
         let seen = read_until(subscriber, "not everything has come", |seen| {
             (0..3).all(|topic| seen.get(&topic).is_some_and(|seen| seen.next == published[topic as usize]))

@@ -125,17 +125,9 @@ impl Host {
 
     /// The same, which publishes what was lost.
     pub fn telling_bridge(&self, router: &Router) -> Bridge {
-        let topic = LOSSES.to_string();
-        self.bridge_with(&[
-            "--router",
-            &router.endpoint(),
-            "--export",
-            GROUP,
-            "--import",
-            GROUP,
-            "--loss-topic",
-            &topic,
-        ])
+        let (endpoint, topic) = (router.endpoint(), LOSSES.to_string());
+        let both = ["--router", &endpoint, "--export", GROUP, "--import", GROUP, "--loss-topic", &topic];
+        self.bridge_with(&both)
     }
 
     pub fn bridge_with(&self, arguments: &[&str]) -> Bridge {
@@ -144,18 +136,19 @@ impl Host {
 
     /// What starts a bridge here.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let state = self.state();
-        let (path, state) = (self.path(), state.to_str().unwrap());
-        let mut command = program(&[
-            "--realm", REALM, "--host", &self.name, "--group", &path, "--state", state, "--lease", "3s",
-        ]);
-        command.args(arguments).stderr(Stdio::inherit());
-        command
+        bridge_command(&self.name, &self.state(), &[&["--group", &self.path()], arguments].concat())
     }
 
     pub fn subscribe(&self) -> Subscriber {
         self.group.subscribe(SubscribeOptions::new(Policy::Reliable)).unwrap()
     }
+}
+
+/// What starts a bridge of a host.
+pub fn bridge_command(host: &str, state: &Path, arguments: &[&str]) -> Command {
+    let mut command = program(&["--realm", REALM, "--host", host, "--lease", "3s", "--state"]);
+    command.arg(state).args(arguments).stderr(Stdio::inherit());
+    command
 }
 
 /// A bridge, killed when it is dropped.
@@ -181,7 +174,9 @@ impl Bridge {
     /// The route of the group in a direction, of one host or of all.
     pub fn route(&self, direction: &str, host: &str) -> Value {
         let stat = self.stat();
-        let is_it = |route: &&Value| route["direction"] == direction && route["host"] == host;
+        let is_it = |route: &&Value| {
+            route["direction"] == direction && route["host"] == host && route["name"] == GROUP
+        };
         stat["routes"].as_array().into_iter().flatten().find(is_it).cloned().unwrap_or_default()
     }
 
@@ -196,20 +191,20 @@ impl Bridge {
     }
 }
 
-/// Publishes numbers from 0 on, as fast as it is allowed to or with pauses, until it is told to stop.
+/// Publishes numbers from 0 on, with pauses, until it is told to stop.
 pub struct Ticker {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<u64>>,
 }
 
 impl Ticker {
-    pub fn start(mut publisher: Publisher, pause: Duration, bytes: usize) -> Ticker {
+    pub fn start(mut publisher: Publisher, topic: u32, pause: Duration, bytes: usize) -> Ticker {
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);
         let publish = move || {
             let mut number = 0u64;
             while !is_over.load(Ordering::Relaxed) {
-                let _ = publisher.publish(&tick(number, bytes)).unwrap();
+                let _ = publisher.publish_with_topic(topic, &tick(number, bytes)).unwrap();
                 number += 1;
                 std::thread::sleep(pause);
             }

@@ -25,18 +25,23 @@ pub fn thread_state(pid: u32, thread: u32) -> Option<char> {
     stat(&format!("/proc/{pid}/task/{thread}/stat"))?[0].chars().next()
 }
 
+/// The name of each of its threads, and how often that has gone to sleep.
+pub fn sleeps(pid: u32) -> Vec<(String, u64)> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of = |thread: fs::DirEntry| {
+        let name = fs::read_to_string(thread.path().join("comm")).ok()?.trim_end().to_owned();
+        let text = fs::read_to_string(thread.path().join("status")).ok()?;
+        let sleeps = text
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok())?;
+        Some((name, sleeps))
+    };
+    threads.filter_map(of).collect()
+}
+
 /// How often its threads of this name have gone to sleep: more, once one has been awake and sleeps again.
 pub fn sleeps_of(pid: u32, name: &str) -> u64 {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let of_name = threads.filter(|thread| {
-        fs::read_to_string(thread.path().join("comm")).is_ok_and(|text| text.trim_end() == name)
-    });
-    let sleeps = of_name.filter_map(|thread| {
-        let text = fs::read_to_string(thread.path().join("status")).ok()?;
-        text.lines()
-            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
-    });
-    sleeps.sum()
+    sleeps(pid).into_iter().filter(|(of, _)| of == name).map(|(_, sleeps)| sleeps).sum()
 }
 
 /// Its parent.
