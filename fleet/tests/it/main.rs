@@ -1,6 +1,8 @@
 //! The store and its questions, from the outside.
 
+mod again;
 mod claims;
+mod clouds;
 mod document;
 mod duckdb;
 mod lakes;
