@@ -1,8 +1,10 @@
 //! The circle of a campaign with the real program: plan, run, push, report, and what the report wants to be measured again (acceptance 2 and 9).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use causeway_testkit::{Running, eventually, temp_dir};
 use serde_json::Value;
@@ -94,21 +96,27 @@ fn two_jobs_on_one_machine_at_once_are_flagged_whatever_they_call_it_and_one_aft
     // One that is stopped in its middle, as a job that waits for a CPU, and one beside it.
     let mut long = Command::new(weighbridge);
     long.args(["run", "--quiet", "--plan"]).arg(&plan).arg("--out-dir").arg(&spool);
-    long.args(["--label", "machine=pod-a"]);
+    long.args(["--label", "machine=pod-a"]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut long = Running::start(&mut long);
     let names = || fs::read_dir(&spool).into_iter().flatten().map(|entry| entry.unwrap().file_name());
     eventually("a record", || names().any(|name| name.to_string_lossy().ends_with(".jsonl")));
     long.stop();
-    let beside = run(&plan, "pod-b", &spool, &Boot::This);
+    // Long enough for starts in whole seconds.
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(2) {
+        ends_with(&run(&plan, "pod-b", &spool.join(since.elapsed().as_nanos().to_string()), &Boot::This), 0);
+    }
     long.resume();
-    ends_with(&beside, 0);
     assert_eq!(long.wait().code(), Some(0));
     let (store, after) = (folder.path().join("store"), folder.path().join("after"));
+    let spools: Vec<_> = fs::read_dir(&spool).unwrap().map(|entry| entry.unwrap().path()).collect();
     push(&store, &spool);
+    spools.iter().filter(|path| path.is_dir()).for_each(|path| push(&store, path));
     let found = &report(&store, &[])["interference"];
-    assert_eq!((&found["sessions"], &found["machines"]), (&2.into(), &1.into()), "{found:#}");
-    let names = [&found["overlaps"][0]["machine"], &found["overlaps"][0]["other"]];
-    assert_eq!(names, ["pod-a", "pod-b"], "{found:#}");
+    assert_eq!(found["machines"], 1, "{found:#}");
+    assert!(found["sessions"].as_u64() >= Some(2), "{found:#}");
+    let names = ["machine", "other"].map(|name| found["overlaps"][0][name].as_str().unwrap());
+    assert_eq!(BTreeSet::from(names), BTreeSet::from(["pod-a", "pod-b"]), "{found:#}");
 
     let spool = folder.path().join("in-turns");
     for machine in ["pod-a", "pod-b"] {

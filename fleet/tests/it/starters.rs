@@ -169,6 +169,10 @@ fn the_playbook_measures_and_pushes_and_does_nothing_the_second_time() {
         for (name, value) in [("plan", &plan), ("store", &store), ("spool", &spool)] {
             command.args(["-e", &format!("{name}={}", value.display())]);
         }
+        // The one that runs here, and not a name that somebody has put in front of others.
+        let python =
+            Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
+        command.env("ANSIBLE_PYTHON_INTERPRETER", text(&python.stdout).trim());
         ends_with(&command.env("HOME", folder.path()).output().unwrap(), 0)
     };
     let first = play();
