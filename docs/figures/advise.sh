@@ -50,6 +50,12 @@ ask() {
     "$weighbridge" advise $1 --record "$folder/asked.jsonl" --no-measure --format json --quiet || [ $? = 1 ]
 }
 
+# The case that is chosen for demands, and the same at their rate: a record may have one that nobody would measure for these demands.
+chosen() {
+    ask "$1" | jq -r 'select(.choice != null) | .question.rate as $rate | .contenders[.choice].case
+        | ., (split("/") | .[:4] + (.[4:] + ["rate=\($rate)"] | sort) | join("/"))'
+}
+
 # A record of the cases on standard input.
 measure() {
     [ -e "$folder/$1.jsonl" ] ||
@@ -60,10 +66,7 @@ sort -u "$folder/demands" | while read -r demands; do candidates "$demands"; don
 grep -v /rate= "$folder/all" >"$folder/cases"
 measure asked 2m <"$folder/cases"
 measure checked 1m <"$folder/cases"
-sort -u "$folder/demands" | while read -r demands; do
-    chosen=$(ask "$demands" | jq -r 'select(.choice != null) | .contenders[.choice].case')
-    [ -z "$chosen" ] || candidates "$demands" | awk -v chosen="$chosen" '/\/rate=/ { case_ = $0; sub(/\/rate=[0-9]+/, "", case_); if (case_ == chosen) print }'
-done | sort -u >"$folder/chosen"
+sort -u "$folder/demands" | while read -r demands; do chosen "$demands"; done | grep /rate= | sort -u >"$folder/chosen"
 measure paced 1m <"$folder/chosen"
 
 # Of the candidates of a demand, in the second record: who meets it, with its interval there; the best; and the choice among them.
@@ -103,7 +106,7 @@ judge='
 {
     printf 'confidence\tchosen from the first\tbest of the second\ttimes\tverdict\tdemands\n'
     while read -r demands; do
-        row=$(jq -rs --argjson ask "$(ask "$demands")" --slurpfile paced "$folder/paced.jsonl" --arg candidates "$(candidates "$demands")" "$judge" "$folder/checked.jsonl")
+        row=$(jq -rs --argjson ask "$(ask "$demands")" --slurpfile paced "$folder/paced.jsonl" --arg candidates "$({ candidates "$demands" && chosen "$demands"; } | sort -u)" "$judge" "$folder/checked.jsonl")
         printf '%s\t%s\n' "$row" "$demands"
     done <"$folder/demands"
 } >"$folder/verdicts.tsv"

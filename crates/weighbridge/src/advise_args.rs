@@ -127,8 +127,8 @@ impl AdviseArgs {
             return Ok(());
         };
         Err(Failure::mistake(match nearest::words(word, &known).as_slice() {
-            [] => format!("--among: `{word}` is no mechanism; `weighbridge list` shows them"),
-            close => format!("--among: `{word}` is no mechanism; the nearest is {}", close.join(", ")),
+            [] => format!("--among: `{word}` is not a mechanism; `weighbridge list` shows them"),
+            close => format!("--among: `{word}` is not a mechanism; the nearest is {}", close.join(", ")),
         }))
     }
 

@@ -1,6 +1,6 @@
 //! The only way to standard output and standard error.
 //!
-//! Results go to the one, progress and warnings to the other. A reader who has seen enough and closed its end is no error;
+//! Results go to the one, progress and warnings to the other. A reader who has seen enough and closed its end is not an error;
 //! a standard error that cannot be written does not end the program.
 
 use std::io::{self, IsTerminal, Write};

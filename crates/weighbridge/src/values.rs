@@ -46,7 +46,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
     };
     match number.parse::<f64>().map(|number| number * factor) {
         Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
-        _ => Err(format!("`{text}` is no number of bytes in a second; write it as 25.6G or 23.8GiB")),
+        _ => Err(format!("`{text}` is not a number of bytes in a second; write it as 25.6G or 23.8GiB")),
     }
 }
 
@@ -184,7 +184,7 @@ pub fn shard(text: &str) -> Result<Shard, String> {
     let parts = text.split_once('/').and_then(|(of, all)| Some((of.parse().ok()?, all.parse().ok()?)));
     match parts {
         Some((index, count)) if 1 <= index && index <= count && count <= MOST => Ok(Shard { index, count }),
-        _ => Err(format!("`{text}` is no part of a plan; write which of how many, from 1, as in 2/8")),
+        _ => Err(format!("`{text}` is not a part of a plan; write which of how many, from 1, as in 2/8")),
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::net::{Shutdown, shutdown};
 use rustix::time::Timespec;
 
 /// A connection that ends with this value, although a forked child may hold another descriptor of it. In such a child, which
-/// is no member, nothing ends.
+/// is not a member, nothing ends.
 #[derive(Debug)]
 pub struct Membership {
     socket: Arc<OwnedFd>,

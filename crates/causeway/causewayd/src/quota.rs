@@ -297,7 +297,7 @@ mod tests {
                 assert!(said.ends_with(&format!(
                     "raise <limit name=\"{name}\"> in the configuration file of the bus"
                 )));
-                assert_eq!(crate::config::Limits::default().set(name, 1), Ok(true), "it is no limit");
+                assert_eq!(crate::config::Limits::default().set(name, 1), Ok(true), "it is not a limit");
             }
         }
     }

@@ -53,7 +53,7 @@ fn error_of(caller: &mut Client, serial: u32) -> Answer {
     };
     Ok(match reply.header().error_name {
         Some(error) => Seen::fine(short(error), format!("{error}: {}", reply.texts().first().unwrap_or(&""))),
-        None => Seen::fine("a reply", "a reply that is no error"),
+        None => Seen::fine("a reply", "a reply that is not an error"),
     })
 }
 

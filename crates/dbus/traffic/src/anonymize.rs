@@ -127,7 +127,7 @@ impl Anonymizer {
         let Ok(parts) = rule::parts(text) else { return "x".repeat(text.len()) };
         let (mut made, mut end) = (String::new(), 0);
         for part in parts {
-            // Keys are those of the specification, or this is no rule.
+            // Keys are those of the specification, or this is not a rule.
             let spelled = &text[part.at.clone()];
             let is_simple = spelled == part.value || spelled == format!("'{}'", part.value);
             if text.parse::<rule::MatchRule>().is_err() || !is_simple {

@@ -34,7 +34,7 @@ impl Kernel {
     /// or `host`, the kernel that runs here.
     ///
     /// # Errors
-    /// There is none, or it is no kernel for this architecture; the sentence says what to do.
+    /// There is none, or it is not a kernel for this architecture; the sentence says what to do.
     pub fn find(name: &str, cache: &Path) -> Result<Kernel, Error> {
         if let Some(package) = name.strip_prefix("deb:") {
             return Kernel::in_folder(name, &debian::unpacked(package, cache)?);

@@ -44,7 +44,7 @@ impl ModuleSizes {
         };
         let (old, new) = (sizes(old), sizes(new));
         let mut changed = changes(&old, &new);
-        // What is known of one side only is no change.
+        // What is known of one side only is not a change.
         changed.retain(|change| !unread.contains(&change.name));
         let before = changed.len();
         changed.retain(|change| change.delta != 0);

@@ -98,7 +98,7 @@ mod tests {
     fn a_line_of_meminfo_is_found_by_its_whole_name() {
         let text = "MemTotalX:  1 kB\nMemTotal:   8140072 kB\nHugePages_Total:  3\n";
         assert_eq!(bytes_of(text, "MemTotal"), Some(8_140_072 << 10));
-        assert_eq!(bytes_of(text, "HugePages_Total"), None, "a count is no number of bytes");
+        assert_eq!(bytes_of(text, "HugePages_Total"), None, "a count is not a number of bytes");
         assert!(available_bytes().is_some_and(|bytes| bytes > 0));
     }
 }

@@ -179,7 +179,7 @@ fn list(path: &Path) -> Option<Vec<u32>> {
 
 /// The kernel's form of a set: "0-3,8,10-11".
 fn parse_list(text: &str) -> Option<Vec<u32>> {
-    /// More CPUs than any kernel is built for mean that this is no list of CPUs.
+    /// More CPUs than any kernel is built for mean that this is not a list of CPUs.
     const MOST: u32 = 1 << 16;
     let mut set = BTreeSet::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

@@ -150,7 +150,7 @@ fn schema_of_header(text: &[u8]) -> Option<u32> {
     (version.kind == "header").then_some(version.schema)
 }
 
-/// The kind of a line, whatever else it says; nothing of what is no line.
+/// The kind of a line, whatever else it says; nothing of what is not a line.
 pub fn kind(text: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(serde::Deserialize)]
     struct Kind<'a> {

@@ -23,7 +23,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// The look of a line that is no mechanism of its own; neighbors differ.
+    /// The look of a line that is not a mechanism of its own; neighbors differ.
     pub fn nth(index: usize) -> Look {
         Look { index }
     }

@@ -143,7 +143,7 @@ impl Measured {
         usable.min_by(|a, b| distance(a).total_cmp(&distance(b)))
     }
 
-    /// Is it the harness measured against itself, which is no mechanism?
+    /// Is it the harness measured against itself, which is not a mechanism?
     pub fn is_harness(&self) -> bool {
         self.id.mechanism == HARNESS
     }

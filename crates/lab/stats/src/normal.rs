@@ -169,7 +169,7 @@ mod tests {
                     steps.set(steps.get() + i32::from(x <= 64.0));
                     if freedom.is_finite() { two_sided_student_p(x, freedom) } else { two_sided_p(x) }
                 };
-                // The square of such a t is no number any more.
+                // The square of such a t is not a number any more.
                 if p.powf(1.0 / freedom) < 1e-140 {
                     continue;
                 }

@@ -28,7 +28,7 @@ pub const UNEQUAL: &[Unequal] = &[
     },
     Unequal {
         name: "perf-syscall-getpgid, fork, execve",
-        why: "getpgid is no operation of ours; a fork copies the page tables of its process, and perf with its libraries is ten \
+        why: "getpgid is not an operation of ours; a fork copies the page tables of its process, and perf with its libraries is ten \
               times as expensive to fork as a peer of ours",
     },
     Unequal {

@@ -140,7 +140,7 @@ fn what_is_no_mechanism_is_refused_with_one_that_is_close() {
     let folder = folder();
     said(folder.path(), "advise --payload 64 --among pipe,unix-streem --no-measure --record none.jsonl")
         .with(2)
-        .says("error: --among: `unix-streem` is no mechanism; the nearest is unix-stream[..]\n");
+        .says("error: --among: `unix-streem` is not a mechanism; the nearest is unix-stream[..]\n");
 }
 
 /// What the page says of the figure is what the figure says.

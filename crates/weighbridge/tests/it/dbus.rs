@@ -331,7 +331,7 @@ fn a_capture_is_a_test_of_regressions() {
     for (words, why) in [
         ("replay boot.pcap --a dbus-daemon", "--b"),
         ("replay boot.pcap --a dbus-daemon --b dbus-daemon --broker busd", "exclude each other"),
-        ("replay boot.pcap --a dbus-daemon=nowhere --b dbus-daemon", "`nowhere` is no file of a broker"),
+        ("replay boot.pcap --a dbus-daemon=nowhere --b dbus-daemon", "`nowhere` is not a file of a broker"),
         ("replay boot.pcap --format junit", "say what to compare with --a and --b"),
         ("replay boot.pcap --margin 1%", "--b is missing"),
     ] {

@@ -1,4 +1,4 @@
-//! `weighbridge dbus` beside a bus that runs: its consent, its end, and what is no bus.
+//! `weighbridge dbus` beside a bus that runs: its consent, its end, and what is not a bus.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixListener;
@@ -208,7 +208,7 @@ fn a_bus_that_goes_away_or_is_none_is_one_sentence() {
         assert!(said.contains(expected) && said.lines().count() == 1, "{words}: {said}");
         assert_eq!(shown, "", "{words}");
     };
-    // What listens is no bus.
+    // What listens is not a bus.
     let path = folder.path().join("web");
     let listener = UnixListener::bind(&path).unwrap();
     let (commands, web) = (["ping-pong", "capture -o x.pcap", "lint", "exam"], path.display());
@@ -221,7 +221,10 @@ fn a_bus_that_goes_away_or_is_none_is_one_sentence() {
         }
     });
     for command in commands {
-        one(&format!("{command} --address unix:path={web}"), "error: what answers is no bus: HTTP/1.0 400");
+        one(
+            &format!("{command} --address unix:path={web}"),
+            "error: what answers is not a bus: HTTP/1.0 400",
+        );
     }
     answering.join().unwrap();
     // It is killed in the middle: so many connections or names have come by then.

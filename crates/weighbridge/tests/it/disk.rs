@@ -72,7 +72,7 @@ fn a_page_that_does_not_fit_leaves_the_record_and_the_table() {
     assert!(stderr.contains(how) && stdout.contains("■ roundtrip at free"), "{stderr}{stdout}");
     let lines = valid_record(folder.path().join("r.jsonl")).lines;
     assert!(matches!(lines.last(), Some(Line::End(end)) if end.complete));
-    assert!(!folder.path().join("r.html").exists(), "half a page is no page");
+    assert!(!folder.path().join("r.html").exists(), "half a page is not a page");
 }
 
 /// The store is on the disk, the current folder is not.

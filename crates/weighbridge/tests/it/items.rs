@@ -35,7 +35,7 @@ fn a_table_with_mistakes_is_refused_row_by_row() {
         "000.5: weighbridge compare --a wait=no-such-wait --b wait=poll roundtrip/pipe/64/same-cpu",
         "000.6: weighbridge explain roundtrip/no-such-mechanism/64/same-cpu",
         "000.7: weighbridge run fan-out/{no-such-mechanism,udp-multicast}/64/same-cpu",
-        "000.8: `ls` is no command of ours",
+        "000.8: `ls` is not a command of ours",
         "000.9: has no command; one that nothing shows yet is `not yet`",
         "000.10: does not say what is shown or missing",
         "001: 1 item in place of 2",
@@ -91,7 +91,7 @@ fn why_not(row: &[&str], refusals: &mut BTreeMap<Vec<String>, Option<String>>) -
     code.into_iter().find_map(|code| {
         let commands = commands(&format!("`{code}`"));
         if commands.is_empty() {
-            return Some(format!("`{code}` is no command of ours"));
+            return Some(format!("`{code}` is not a command of ours"));
         }
         // Many items are shown by one command.
         let refused = |command: Vec<String>| {

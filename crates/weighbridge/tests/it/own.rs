@@ -197,7 +197,7 @@ fn processes_that_a_target_starts_and_leaves_end_with_their_run() {
     assert_eq!(
         measured,
         ["attach-leave", "create-leave", "noop"],
-        "a process beside it is no defect of a mechanism"
+        "a process beside it is not a defect of a mechanism"
     );
 }
 

@@ -257,7 +257,7 @@ fn plans_and_records_of_newer_programs_are_refused_and_a_clone_is_warned_of() {
             "schema 7, and this weighbridge reads schemas up to 1",
         ),
         (good.replace("latency-ns=11", "latency-ns=19"), "was changed after it was made"),
-        ("{}".into(), "is no plan"),
+        ("{}".into(), "is not a plan"),
     ] {
         std::fs::write(&path, bad).unwrap();
         let said = said(folder.path(), RUN).with(2);

@@ -1,6 +1,6 @@
 //! The engine that goes through a body, for checks and for visitors: in linear time, and in slices where it is long.
 //!
-//! A signature is compiled once to a flat list of operations, and containers that are open stand on a stack. The end of a struct is no operation,
+//! A signature is compiled once to a flat list of operations, and containers that are open stand on a stack. The end of a struct is not an operation,
 //! structs that begin together are one, and an array of numbers is a single step. The signature of a variant is compiled when it is met, which
 //! costs as much as its bytes, and its operations are given up with its end.
 

@@ -206,7 +206,7 @@ impl Mapping {
     /// with the caller: all sides use the same width for the same word.
     ///
     /// # Panics
-    /// When the word does not lie inside the mapping, `offset` is no multiple of 4, or the mapping is for reading: see
+    /// When the word does not lie inside the mapping, `offset` is not a multiple of 4, or the mapping is for reading: see
     /// [`Mapping::load_u32`].
     #[inline]
     #[track_caller]

@@ -129,5 +129,5 @@ impl Socket {
 
 /// What is said of something that answers as no bus does.
 fn no_bus(said: &str) -> String {
-    format!("what answers is no bus: {said}")
+    format!("what answers is not a bus: {said}")
 }

@@ -202,7 +202,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A child that this process has forked has the socket and the list of the watcher, too; it is no member, and in
+        // A child that this process has forked has the socket and the list of the watcher, too; it is not a member, and in
         // it nothing ends.
         if self.process == std::process::id() {
             watcher::forget(self.link.socket(), &self.watched);

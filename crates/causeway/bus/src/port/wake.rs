@@ -135,7 +135,7 @@ impl Port {
     /// Wakes a member that has announced its sleep with this value.
     fn wake(&mut self, fds: &mut dyn Descriptors, slot: u16, value: u32, how: Sleep) -> bool {
         match how {
-            Sleep::Futex => self.order.rouse(slot, value),
+            Sleep::Futex => self.order.wake_futex(slot, value),
             Sleep::Doorbell if self.ring_doorbell(fds, slot) => {
                 ring::mark_awake(self.order.armed(slot), value)
             }
@@ -151,7 +151,7 @@ impl Port {
             match ring::asleep(self.order.armed(*slot)) {
                 Some((value, Sleep::Futex)) => {
                     if sleepers.bits != 0 && sleepers.slot / GROUP_SLOTS != slot / GROUP_SLOTS {
-                        self.rouse(&mut sleepers);
+                        self.wake_group(&mut sleepers);
                     }
                     sleepers.slot = *slot;
                     sleepers.bits |= group_bit(*slot);
@@ -162,11 +162,11 @@ impl Port {
             }
         }
         if sleepers.bits != 0 {
-            self.rouse(&mut sleepers);
+            self.wake_group(&mut sleepers);
         }
     }
 
-    fn rouse(&self, sleepers: &mut Sleepers) {
+    fn wake_group(&self, sleepers: &mut Sleepers) {
         let (group, bits) = (self.order.group(sleepers.slot), std::mem::take(&mut sleepers.bits));
         let first = sleepers.slot - sleepers.slot % GROUP_SLOTS;
         let mut left = bits;
@@ -177,7 +177,7 @@ impl Port {
         });
         let marks =
             in_group.map(|place| (self.order.armed(first + place), sleepers.values[usize::from(place)]));
-        ring::rouse(group, || order::wake(group, bits), marks);
+        ring::end_sleeps(group, || order::wake(group, bits), marks);
     }
 
     fn ring_doorbell(&mut self, fds: &mut dyn Descriptors, slot: u16) -> bool {

@@ -292,16 +292,16 @@ impl OrderLog {
     /// Wakes the member in a slot from the sleep on its futex word that it has announced with this value; false if
     /// another has.
     #[inline]
-    pub fn rouse(&self, slot: u16, value: u32) -> bool {
+    pub fn wake_futex(&self, slot: u16, value: u32) -> bool {
         let (group, bit) = (self.group(slot), group_bit(slot));
-        ring::rouse(group, || wake(group, bit), std::iter::once((self.armed(slot), value))) == 1
+        ring::end_sleeps(group, || wake(group, bit), std::iter::once((self.armed(slot), value))) == 1
     }
 
     /// Wakes the member in a slot if it sleeps: on its futex word, or by `ring`, which returns whether it has the
     /// doorbell. False if the member did not sleep, another has woken it, or its doorbell is not known.
     pub fn end_sleep(&self, slot: u16, ring: impl FnOnce() -> bool) -> bool {
         match ring::asleep(self.armed(slot)) {
-            Some((value, Sleep::Futex)) => self.rouse(slot, value),
+            Some((value, Sleep::Futex)) => self.wake_futex(slot, value),
             Some((value, Sleep::Doorbell)) => ring() && ring::mark_awake(self.armed(slot), value),
             None => false,
         }

@@ -258,7 +258,7 @@ pub fn before_sleep(group: &AtomicU32) -> u32 {
 /// The word of the group changes first: who has announced its sleep and does not sleep yet will not. The mark comes
 /// last, so that one who is stopped or killed before leaves them announced, and the next one wakes them.
 #[inline]
-pub fn rouse<'a>(
+pub fn end_sleeps<'a>(
     group: &AtomicU32,
     wake: impl FnOnce(),
     sleepers: impl Iterator<Item = (&'a AtomicU32, u32)>,

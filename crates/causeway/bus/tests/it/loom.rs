@@ -3,8 +3,8 @@
 
 use causeway_bus::shared::atomic::{AtomicU32, AtomicU64, Ordering};
 use causeway_bus::shared::ring::{
-    self, BROADCAST, Cell, Entry, Heap, NotAppended, Sleep, append, arm, asleep, before_sleep,
-    fence_after_append, floor_after_copy, look, raise_floor, raise_limit, rouse,
+    self, BROADCAST, Cell, Entry, Heap, NotAppended, Sleep, append, arm, asleep, before_sleep, end_sleeps,
+    fence_after_append, floor_after_copy, look, raise_floor, raise_limit,
 };
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -179,13 +179,13 @@ impl Sleeper {
         }
     }
 
-    fn rouse(&self) {
+    fn wake(&self) {
         if let Some((value, _)) = asleep(&self.member.armed) {
-            rouse(&self.group, || self.futex.wake(1), std::iter::once((&self.member.armed, value)));
+            end_sleeps(&self.group, || self.futex.wake(1), std::iter::once((&self.member.armed, value)));
         }
     }
 
-    /// As [`Sleeper::rouse`], of a member in an event loop.
+    /// As [`Sleeper::wake`], of a member in an event loop.
     fn ring(&self, dies_before_its_mark: bool) {
         if let Some((value, _)) = asleep(&self.member.armed) {
             self.futex.ring();
@@ -209,7 +209,7 @@ fn no_wake_up_is_lost() {
         let other = sleeper.share();
         let sender = thread::spawn(move || {
             other.append();
-            other.rouse();
+            other.wake();
         });
         sleeper.sleep_until_ready();
         sender.join().unwrap();
@@ -225,7 +225,7 @@ fn no_end_is_slept_through() {
         let watcher = thread::spawn(move || {
             other.has_ended.store(1, Ordering::SeqCst);
             loom::sync::atomic::fence(Ordering::SeqCst);
-            other.rouse();
+            other.wake();
         });
         sleeper.sleep_until_ready();
         watcher.join().unwrap();
@@ -251,13 +251,13 @@ fn a_sender_that_dies_before_its_mark_leaves_nobody_asleep() {
                         is_dead.set(true);
                     };
                     let marks = std::iter::once((&other.member.armed, value)).filter(|_| !is_dead.get());
-                    rouse(&other.group, wake, marks);
+                    end_sleeps(&other.group, wake, marks);
                 }
             });
             let authority = thread::spawn(move || {
                 sender.join().unwrap();
                 fence_after_append();
-                authority.rouse();
+                authority.wake();
             });
             sleeper.sleep_until_ready();
             authority.join().unwrap();
@@ -309,7 +309,7 @@ fn nobody_sleeps_through_the_end_of_a_broken_bus() {
             thread::spawn(move || {
                 let exchange = other.has_ended.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
                 fence_after_append();
-                other.rouse();
+                other.wake();
                 exchange.is_ok()
             })
         });

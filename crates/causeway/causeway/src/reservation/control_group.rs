@@ -57,7 +57,7 @@ fn version_1(folder: &Path, swap: &mut u64) -> Option<u64> {
     Some(limit.saturating_sub(sum(&stat, &["total_rss", "total_shmem"])))
 }
 
-/// A file of one number; the word `max` is no limit.
+/// A file of one number; the word `max` is not a limit.
 fn bytes(folder: &Path, file: &str) -> Option<u64> {
     read_to_string(folder.join(file)).ok()?.trim().parse().ok()
 }

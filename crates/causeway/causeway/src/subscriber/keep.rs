@@ -97,7 +97,7 @@ impl Subscriber {
             return Ok(None);
         }
         let mut reader = Reader::begin(log, at, 0);
-        // What is no message is none any more.
+        // What is not a message is none any more.
         let Ok(Peek::Frame(frame)) = reader.peek() else { return Ok(None) };
         let length = frame.payload_bytes as usize;
         if self.buffer.len() < length {

@@ -63,7 +63,7 @@ fn number(text: &str) -> usize {
         Some(hex) => usize::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    number.unwrap_or_else(|_| panic!("{text:?} is no number"))
+    number.unwrap_or_else(|_| panic!("{text:?} is not a number"))
 }
 
 /// `8`, or `256 × 4`.

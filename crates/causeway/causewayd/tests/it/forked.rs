@@ -1,4 +1,4 @@
-//! A member forks a child, which has its socket and its list of sockets, and is no member.
+//! A member forks a child, which has its socket and its list of sockets, and is not a member.
 //!
 //! # Safety
 //!
@@ -80,6 +80,6 @@ fn a_member_that_was_dropped_ends_although_a_child_has_its_socket() {
     let parent = start_role(module_path!(), "leaves", &bus.path(), 0);
     eventually("it has no name", || other.name_owner(NAME).is_some());
     other.call_without_reply(NAME, PATH, INTERFACE, "Leave", causeway_bus::wire::Body::default()).unwrap();
-    eventually("the name stays with a child that is no member", || other.name_owner(NAME).is_none());
+    eventually("the name stays with a child that is not a member", || other.name_owner(NAME).is_none());
     assert!(proc::state(parent.pid()).is_some_and(|state| state != 'Z'), "it has ended");
 }

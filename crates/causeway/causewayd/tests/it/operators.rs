@@ -388,7 +388,7 @@ fn lines_of_a_flood_are_counted() {
     const COUNT: usize = 200;
     let logged = Logged::start("");
     let clients: Vec<_> =
-        (0..COUNT).map(|_| logged.bus.socket_after_hello(b"nonsense that is no message")).collect();
+        (0..COUNT).map(|_| logged.bus.socket_after_hello(b"nonsense that is not a message")).collect();
     for mut client in clients {
         assert!(is_closed(&mut client));
     }

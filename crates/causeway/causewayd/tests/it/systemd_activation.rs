@@ -184,7 +184,7 @@ fn a_failure_ends_what_waits_for_the_unit_if_systemd_says_so_and_nobody_else() {
             for asked in [one, two] {
                 assert_eq!(error_of_reply(&mut caller, asked), "com.example.Nope");
             }
-            // What is no name of an error becomes one.
+            // What is not a name of an error becomes one.
             say_failure(&mut systemd, "other.service", "no name");
             let reply = wait_for_reply(&mut caller, other);
             assert_eq!(header(&reply).error_name, Some("org.freedesktop.DBus.Error.Failed"));

@@ -58,7 +58,7 @@ fn check(folder: &Path) -> Result<(), Failure> {
     let found = std::fs::symlink_metadata(folder).map_err(|error| refused(folder, &error.to_string()))?;
     let (uid, mode) = (found.uid(), found.mode() & 0o7777);
     let why = if found.is_symlink() || !found.is_dir() {
-        "it is no folder".to_owned()
+        "it is not a folder".to_owned()
     } else if uid != own_uid() {
         format!("it belongs to user {uid}")
     } else if mode != 0o700 {

@@ -98,7 +98,7 @@ fn a_private_folder_that_is_none_is_refused_with_a_way_out() {
     };
     let cases = [
         (open_to_all as fn(&Path), "its mode is 0777 and not 0700"),
-        (to_another, "it is no folder"),
+        (to_another, "it is not a folder"),
         (of_another, "it belongs to user 1"),
     ];
     for (make, why) in &cases[..if can_give_away { 3 } else { 2 }] {

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 
 fn measure(names: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let known = |name: &String| Program::ALL.into_iter().find(|program| program.name() == name);
-    let named = names.iter().map(|name| known(name).ok_or(format!("{name} is no broker")));
+    let named = names.iter().map(|name| known(name).ok_or(format!("{name} is not a broker")));
     let mut programs = named.collect::<Result<Vec<Program>, _>>()?;
     if programs.is_empty() {
         programs = vec![Program::Causewayd, Program::DbusDaemon, Program::DbusBroker];

@@ -419,7 +419,7 @@ impl<'a> Model<'a> {
                 asked.subject.id().mechanism,
                 asked.subject.id().payload_bytes
             ),
-            Asked::Prices(_) => "a price is no number".into(),
+            Asked::Prices(_) => "a price is not a number".into(),
         }
     }
 

@@ -92,7 +92,7 @@ fn path_of(name: &str) -> Result<PathBuf, String> {
     if is_inside && path.is_file() {
         Ok(path)
     } else {
-        Err(format!("there is no sysctl `{name}`: {} is no file", path.display()))
+        Err(format!("there is no sysctl `{name}`: {} is not a file", path.display()))
     }
 }
 

@@ -141,7 +141,7 @@ impl Ctx<'_> {
             }
             let counted_from = own.ops;
             self.look(&mut windows[slice][0]);
-            // What a role noted in an earlier turn is no beginning of this one.
+            // What a role noted in an earlier turn is not a beginning of this one.
             let turn_ns = lead_in[0].at_ns;
             windows[slice][0].progress.iter_mut().filter(|of| of.at_ns < turn_ns).for_each(|of| of.at_ns = 0);
             self.window(slice_ns, ops, &mut own, work, &mut windows[slice])?;

@@ -41,7 +41,7 @@ const fn flag(bit: u32) -> u64 {
 }
 /// Always counting, never sharing a counter in turns: a reading is either the true number or none.
 const PINNED: u64 = flag(2);
-/// An event that is no counter of the processor knows no modes to leave out.
+/// An event that is not a counter of the processor knows no modes to leave out.
 pub(super) const EXCLUDE_NOTHING: u64 = 0;
 const EXCLUDE_KERNEL: u64 = flag(5);
 const EXCLUDE_HYPERVISOR: u64 = flag(6);

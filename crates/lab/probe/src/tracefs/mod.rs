@@ -66,7 +66,7 @@ impl Tracefs {
         let read = |file: &str| read(self.root.as_fd(), &format!("events/{name}/{file}"));
         let number = read("id")?;
         let id = number.trim().parse().map_err(|_| {
-            let why = format!("{:?} is no number", number.trim());
+            let why = format!("{:?} is not a number", number.trim());
             let why = io::Error::new(io::ErrorKind::InvalidData, why);
             Error::new("read", format!("the id of event {name}"), why)
         })?;

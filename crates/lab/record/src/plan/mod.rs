@@ -141,7 +141,7 @@ impl Plan {
             kind: String,
             schema: u32,
         }
-        let none = "is no plan; `weighbridge plan --format json` writes one";
+        let none = "is not a plan; `weighbridge plan --format json` writes one";
         let version: Version = serde_json::from_str(text).map_err(|_| none.to_owned())?;
         if version.kind != KIND {
             return Err(none.into());

@@ -51,8 +51,8 @@ fn what_is_no_plan_or_a_newer_or_a_changed_one_is_refused_in_words() {
     let newer = text.replace("\"schema\": 1", "\"schema\": 9");
     let changed = text.replace("0.02", "0.03");
     for (text, words) in [
-        ("{}", "is no plan"),
-        ("{\"kind\":\"header\",\"schema\":2}", "is no plan"),
+        ("{}", "is not a plan"),
+        ("{\"kind\":\"header\",\"schema\":2}", "is not a plan"),
         (&newer, "schema 9, and this weighbridge reads schemas up to 1"),
         (&changed, "was changed after it was made"),
     ] {

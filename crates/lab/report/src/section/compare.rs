@@ -201,7 +201,7 @@ fn what_changed(of: &CaseVerdict) -> Item {
         let counted = if calls.is_some() { "switches, faults, system calls" } else { "switches, faults" };
         texts.push(format!("{counted} and CPU time per operation did not change by more than 2 %"));
     }
-    // What another program measured, or a replay, is no case of ours.
+    // What another program measured, or a replay, is not a case of ours.
     if of.case.pattern != IMPORTED && is_counted {
         texts.push(format!("look closer: weighbridge run {} --set counters=events", of.case));
     }

@@ -59,7 +59,7 @@ fn what_drifts_is_in_both_sides_of_a_ratio() {
         "3.00 to 3.00",
         "7",
     ];
-    assert_eq!(rows[..], [expected], "the baseline itself is no row:\n{text}");
+    assert_eq!(rows[..], [expected], "the baseline itself is not a row:\n{text}");
     assert!(!text.contains("not interleaved"));
 }
 

@@ -90,7 +90,7 @@ fn a_record_of_signals_streams_and_receivers_has_their_sections() {
     for title in ["Fan-in not pinned, payload 1 B, over streams", "Contention on two CPUs, over roles"] {
         assert!(page.contains(&format!("<figcaption>{title}</figcaption>")), "{title}");
     }
-    assert!(!page.contains("over wait"), "an axis that is no number is not drawn over");
+    assert!(!page.contains("over wait"), "an axis that is not a number is not drawn over");
     // The default number of streams is not in the id; the case line has it.
     assert!(page.contains("\"streams: 2000\""), "what is shown beside the pointer");
     assert!(page.contains("pipe streams=10 1 B fan-in free: run 4 of 7"), "the run in the middle is shown");

@@ -28,7 +28,7 @@ impl sysv::Kind for Queues {
     }
 
     fn remove(id: i32) {
-        // SAFETY: removal reads and writes no structure. A queue that is gone already is no error to us.
+        // SAFETY: removal reads and writes no structure. A queue that is gone already is not an error to us.
         unsafe { libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
     }
 }

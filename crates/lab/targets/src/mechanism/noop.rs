@@ -58,7 +58,7 @@ impl Endpoint for NoopEnd {
 
     #[inline]
     fn commit(tx: Loan<'_>) -> io::Result<()> {
-        // Otherwise the compiler may see through it, and the loop is no loop. A thin reference stays in a register.
+        // Otherwise the compiler may see through it, and the loop is not a loop. A thin reference stays in a register.
         std::hint::black_box(tx.end);
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Mechanism for ProcessVm {
     }
 
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
-        // The other end is no ancestor of ours, and Yama would let only those read our memory.
+        // The other end is not an ancestor of ours, and Yama would let only those read our memory.
         process::allow_tracing_by_any()?;
         let depth = params.number(DEPTH.name).unwrap_or(2);
         let remote = Remote {

@@ -24,7 +24,7 @@ const PATH: &CStr = c"/";
 
 op!(Noop, "noop", "the harness itself: the loop without any operation", { count: u64 = 1 },
     const CAPS: Caps = Caps::HARNESS,
-    // Otherwise the compiler sees that nothing happens, and the loop is no loop.
+    // Otherwise the compiler sees that nothing happens, and the loop is not a loop.
     |op| Ok(hint::black_box(op.count)), each 1);
 op!(Getpid, "getpid", "getpid, as a real system call", {},
     |_op| value(libc::syscall(libc::SYS_getpid)), each process::id().into());

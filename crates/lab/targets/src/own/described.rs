@@ -53,7 +53,7 @@ impl Description {
         let of = |why: String| Err(io::Error::other(format!("its mechanism {name} {why}")));
         for (what, text) in [("about", &about), ("measured_version", &measured_version)] {
             if text.is_empty() || text.len() > ABOUT_MAX || text.contains(char::is_control) {
-                return of(format!("has an `{what}` that is no line of 1 to {ABOUT_MAX} bytes"));
+                return of(format!("has an `{what}` that is not a line of 1 to {ABOUT_MAX} bytes"));
             }
         }
         if capabilities >= 2 * FAN_IN {

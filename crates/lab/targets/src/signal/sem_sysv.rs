@@ -28,7 +28,7 @@ impl sysv::Kind for Sets {
     }
 
     fn remove(id: i32) {
-        // SAFETY: removal reads and writes no structure. A set that is gone already is no error to us.
+        // SAFETY: removal reads and writes no structure. A set that is gone already is not an error to us.
         unsafe { libc::semctl(id, 0, libc::IPC_RMID) };
     }
 }

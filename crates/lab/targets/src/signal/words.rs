@@ -189,7 +189,7 @@ impl Signal for Noop {
 
     #[inline]
     fn post(&mut self) -> io::Result<()> {
-        // Otherwise the compiler sees that nothing happens, and the loop is no loop.
+        // Otherwise the compiler sees that nothing happens, and the loop is not a loop.
         self.count = hint::black_box(self.count + 1);
         Ok(())
     }

@@ -74,7 +74,7 @@ pub fn threads(host: &Host, target: &'static Target) {
     }
 }
 
-/// A size that is no multiple of a page, above one where the mechanism carries that.
+/// A size that is not a multiple of a page, above one where the mechanism carries that.
 fn odd_size(host: &Host, target: &Target, placement: &str) -> u64 {
     let carries = |size: &u64| prepare(host, &CaseId::new("roundtrip", target.id, *size, placement)).is_ok();
     [5000, 3000].into_iter().find(carries).expect("every mechanism carries a page")

@@ -124,7 +124,8 @@ fn tell(args: &Tell) -> Result<Exit, Failure> {
 /// The figure of a case: a multiple of its hub's drifts less than the machine.
 fn figure(record: &Path, case: &str) -> Result<f64, Failure> {
     let name = record.display();
-    let case: CaseId = case.parse().map_err(|_| Failure::mistake(format!("`{case}` is no id of a case")))?;
+    let case: CaseId =
+        case.parse().map_err(|_| Failure::mistake(format!("`{case}` is not an id of a case")))?;
     let reading = super::report::read(record)?;
     if reading.void_cases().contains(&case) {
         return Err(Failure::new(format!("{case} is void in `{name}`; measure it again")));

@@ -46,7 +46,9 @@ impl State {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::mistake(format!("the search `{name}` cannot be read: {error}")))?;
         let none = || {
-            Failure::mistake(format!("`{name}` is no search; `weighbridge bisect start {name}` begins one"))
+            Failure::mistake(format!(
+                "`{name}` is not a search; `weighbridge bisect start {name}` begins one"
+            ))
         };
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|_| none())?;
         match (value["kind"].as_str(), value["schema"].as_u64()) {

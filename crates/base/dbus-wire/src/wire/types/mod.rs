@@ -77,7 +77,7 @@ use super::build::spare_bytes;
 use super::{Body, Endian, Fault, Header, Marshal, Value};
 
 impl Body {
-    /// The arguments that a tuple has, or one that is no tuple. Each has the D-Bus type of its Rust type, in the table above: a number
+    /// The arguments that a tuple has, or one that is not a tuple. Each has the D-Bus type of its Rust type, in the table above: a number
     /// of which nothing says the type is an [`i32`] or [`f64`] in Rust, and so `i` or `d` here.
     ///
     /// # Errors

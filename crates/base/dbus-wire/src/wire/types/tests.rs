@@ -42,7 +42,7 @@ fn every_type_goes_there_and_back() {
     goes_there_and_back(BTreeMap::from([(true, BTreeMap::from([(1u8, -1i64)]))]), "a{ba{yx}}");
     goes_there_and_back(Dict(vec![(2u8, 1u8), (1, 2), (2, 3)]), "a{yy}");
     goes_there_and_back((Variant(1.5), Variant(vec![(1u8, Variant(2u8))])), "vv");
-    // Nothing is no argument, and no field.
+    // Nothing is not an argument, and no field.
     assert_eq!((Body::of(&()).unwrap(), read::<()>(Body::default())), (Body::default(), Ok(())));
 }
 

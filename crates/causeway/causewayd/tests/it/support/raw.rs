@@ -148,7 +148,7 @@ impl Raw {
         ring::fence_after_append();
         for slot in 0..self.order.slots() as u16 {
             match ring::asleep(self.order.armed(slot)) {
-                Some((value, Sleep::Futex)) => _ = self.order.rouse(slot, value),
+                Some((value, Sleep::Futex)) => _ = self.order.wake_futex(slot, value),
                 Some((value, Sleep::Doorbell)) => {
                     rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()).unwrap();
                     ring::mark_awake(self.order.armed(slot), value);

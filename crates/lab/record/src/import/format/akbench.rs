@@ -72,13 +72,13 @@ fn add(foreign: &mut Foreign, line: Option<usize>, name: &str, average: f64, std
         (Some(ns), _) => ("ns/op", ns),
         (None, Some(bytes)) => ("bytes/s", bytes),
         (None, None) => {
-            let why = format!("`{unit}` is no unit that is known; `{name}` is left out");
+            let why = format!("`{unit}` is not a unit that is known; `{name}` is left out");
             foreign.problems.push(Problem { line, why });
             return;
         }
     };
     if !(average > 0.0 && average.is_finite()) {
-        let why = format!("{average} is no figure that a record can hold; `{name}` is left out");
+        let why = format!("{average} is not a figure that a record can hold; `{name}` is left out");
         foreign.problems.push(Problem { line, why });
         return;
     }

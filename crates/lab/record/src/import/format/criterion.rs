@@ -120,7 +120,7 @@ fn csv(text: &str, foreign: &mut Foreign) {
             }
         };
         let Some(scale) = ns_per(&row.unit) else {
-            let why = format!("`{}` is no unit of time that is known", row.unit);
+            let why = format!("`{}` is not a unit of time that is known", row.unit);
             foreign.problems.push(Problem { line: line_of_word(text, &row.unit), why });
             return;
         };

@@ -100,7 +100,7 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
         let Some(scale) = ns_per(unit) else {
             foreign.problems.push(Problem {
                 line: line_of(input.text, unit),
-                why: format!("`{unit}` is no unit of time that is known; `{name}` is left out"),
+                why: format!("`{unit}` is not a unit of time that is known; `{name}` is left out"),
             });
             continue;
         };

@@ -102,7 +102,7 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
     let samples: Vec<f64> = kept.map(|interval| interval.sum.bits_per_second / 8.0).collect();
     if let Some(rate) = samples.iter().find(|rate| **rate < 0.0) {
         return Err(Problem::of_file(format!(
-            "has an interval of {} bits per second, which is no rate",
+            "has an interval of {} bits per second, which is not a rate",
             rate * 8.0
         )));
     }

@@ -51,7 +51,7 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
                 foreign.cases.push(Case::new(name, unit).averages([value * factor], NOTE));
             }
             None => {
-                let why = format!("`{unit}` is no unit that is known; `{name}` is left out");
+                let why = format!("`{unit}` is not a unit that is known; `{name}` is left out");
                 foreign.problems.push(Problem::at(number, why));
             }
         }

@@ -46,7 +46,7 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
 }
 
 impl Open {
-    /// Takes a line of the benchmark; what is no figure is passed over.
+    /// Takes a line of the benchmark; what is not a figure is passed over.
     fn take(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match &words[..] {
@@ -64,9 +64,9 @@ impl Open {
                     Some(("ops", "sec")) => self.push("ops/s", value),
                     Some((bytes, "sec")) => match rate(bytes) {
                         Some(factor) => self.push("bytes/s", value.map(|value| value * factor)),
-                        None => return Err(format!("`{unit}` of {} is no unit that is known", self.name)),
+                        None => return Err(format!("`{unit}` of {} is not a unit that is known", self.name)),
                     },
-                    _ => return Err(format!("`{unit}` of {} is no unit that is known", self.name)),
+                    _ => return Err(format!("`{unit}` of {} is not a unit that is known", self.name)),
                 }
             }
             _ => {}

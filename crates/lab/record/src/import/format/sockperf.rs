@@ -32,7 +32,7 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
         } else if let Some(text) = after("Summary: Latency is ") {
             if !text.ends_with("usec") {
                 let unit = text.split_whitespace().last().unwrap_or(text);
-                return Err(Problem::at(number, format!("`{unit}` is no unit of sockperf's latency")));
+                return Err(Problem::at(number, format!("`{unit}` is not a unit of sockperf's latency")));
             }
             latency = first(text);
         } else if let Some(text) = after("Summary: Message Rate is ") {

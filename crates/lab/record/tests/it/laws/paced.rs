@@ -42,7 +42,7 @@ fn found(change: &dyn Fn(&mut Run)) -> Vec<String> {
 fn a_run_at_a_rate_that_was_held_breaks_no_law() {
     assert_eq!(found(&|_| ()), Vec::<String>::new());
     let behind = |run: &mut Run| run.paced.as_mut().unwrap().operations /= 2;
-    assert_eq!(found(&behind), Vec::<String>::new(), "not to hold a rate is no defect");
+    assert_eq!(found(&behind), Vec::<String>::new(), "not to hold a rate is not a defect");
     assert_eq!(found(&|run| run.paced = None), Vec::<String>::new(), "nobody told, so nothing is known");
 }
 

@@ -177,7 +177,7 @@ fn subject(target: &Target, args: &Replay) -> Result<Subject, Failure> {
         }
         Target::Broker(program) => (program.name().to_owned(), program.version()),
         Target::Build(_, file) if !file.is_file() => {
-            return Err(Failure::mistake(format!("`{}` is no file of a broker", file.display())));
+            return Err(Failure::mistake(format!("`{}` is not a file of a broker", file.display())));
         }
         Target::Build(program, file) => {
             (format!("{program}={}", file.display()), Program::version_of(&in_this_folder(file)))

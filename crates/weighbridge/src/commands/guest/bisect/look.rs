@@ -69,7 +69,7 @@ impl Kernels<'_> {
             Err(why) => return Ok(Look::NotBooted(why.to_string())),
         };
         let Ok(case) = self.args.case.parse::<CaseId>() else {
-            return Err(Failure::mistake(format!("`{}` is no case", self.args.case)));
+            return Err(Failure::mistake(format!("`{}` is not a case", self.args.case)));
         };
         let summary = measured.lines.iter().find_map(|line| match line {
             Line::Summary(summary) if summary.case == case => Some(summary),
