@@ -1,5 +1,5 @@
-//! Stores of Google and Azure, by emulators of them where there are any: fsouza's fake-gcs-server, else moto, whose S3 speaks the requests that
-//! Google's XML interface has too; Microsoft's Azurite (`npm install azurite`). Neither checks what the real ones do of credentials.
+//! Stores of Google and Azure, by emulators of them where there are any: fsouza's fake-gcs-server and Microsoft's Azurite. Neither checks what the
+//! real ones do of credentials.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use causeway_testkit::{Running, TempDir, eventually, skipped, temp_dir};
 use crate::push::{ends_with, program, spool};
 use crate::support::programs::is_on_path;
 use crate::support::proxy::{Fate, Proxy};
-use crate::support::servers::{BUCKET, S3, ask, free_port};
+use crate::support::servers::{BUCKET, ask, free_port};
 use crate::support::world::{Kind, World};
 
 /// A store that is emulated, for as long as this is there.
@@ -18,7 +18,7 @@ struct Cloud {
     address: SocketAddr,
     /// What its own tools read, for an address of its server.
     variables: fn(&str) -> Vec<(&'static str, String)>,
-    _server: Box<dyn std::any::Any>,
+    _server: Running,
     _folder: TempDir,
 }
 
@@ -30,20 +30,19 @@ fn started(command: &mut Command, port: u16) -> (Running, SocketAddr) {
 }
 
 fn google() -> Option<Cloud> {
+    if !is_on_path("fake-gcs-server") {
+        skipped(
+            "fake-gcs-server is not on PATH: `go install github.com/fsouza/fake-gcs-server@latest` brings it",
+        );
+        return None;
+    }
     let folder = temp_dir("google");
-    let (server, address): (Box<dyn std::any::Any>, _) = if is_on_path("fake-gcs-server") {
-        let port = free_port();
-        let mut command = Command::new("fake-gcs-server");
-        let words = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port"];
-        let (server, address) = started(command.args(words).arg(port.to_string()), port);
-        let made = ask(address, "POST", "/storage/v1/b?project=test", &format!("{{\"name\":\"{BUCKET}\"}}"));
-        assert!(made.starts_with("HTTP/1.1 200"), "{made}");
-        (Box::new(server), address)
-    } else {
-        let s3 = S3::start()?;
-        let address = s3.address;
-        (Box::new(s3), address)
-    };
+    let port = free_port();
+    let mut command = Command::new("fake-gcs-server");
+    let words = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port"];
+    let (server, address) = started(command.args(words).arg(port.to_string()), port);
+    let made = ask(address, "POST", "/storage/v1/b?project=test", &format!("{{\"name\":\"{BUCKET}\"}}"));
+    assert!(made.starts_with("HTTP/1.1 200"), "{made}");
     let variables = |endpoint: &str| {
         // A key that asks nobody for a token.
         let key = "{\"private_key\":\"none\",\"private_key_id\":\"none\",\"client_email\":\"none\",\"disable_oauth\":true}";
@@ -89,7 +88,7 @@ fn azure() -> Option<Cloud> {
             [("AZURE_STORAGE_USE_EMULATOR", "true".into()), ("AZURITE_BLOB_STORAGE_URL", endpoint.into())];
         account.into_iter().chain(emulator).collect()
     };
-    Some(Cloud { scheme: "az", address, variables, _server: Box::new(server), _folder: folder })
+    Some(Cloud { scheme: "az", address, variables, _server: server, _folder: folder })
 }
 
 impl Cloud {
