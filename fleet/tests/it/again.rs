@@ -14,7 +14,7 @@ use crate::support::programs::{Boot, plan, weighbridge};
 
 /// Carries out a plan as a machine of that name.
 fn run(plan: &Path, machine: &str, spool: &Path, boot: &Boot) -> Output {
-    let mut command = boot.command(&weighbridge().unwrap());
+    let mut command = boot.command(weighbridge().unwrap());
     command.args(["run", "--quiet", "--resume", "--plan"]).arg(plan).arg("--out-dir").arg(spool);
     command.args(["--label", &format!("machine={machine}")]).output().unwrap()
 }
