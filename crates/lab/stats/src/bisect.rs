@@ -8,14 +8,13 @@
 //! Two more hypotheses stand beside the step: that there is none, and that there are two.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::f64::consts::{E, TAU};
 
 /// The posterior that names a commit.
 const SURE: f64 = 0.95;
 /// What is believed beforehand: no step, one, two.
 const PRIOR: [f64; 3] = [0.05, 0.90, 0.05];
-/// The variance of a level about the mean of all, in units of that of the noise: steps of one standard deviation or two.
-const LEVEL_VARIANCE: f64 = 2.0;
+/// The variance of a level about the mean of all, in units of that of the noise: steps of a few standard deviations.
+const LEVEL_VARIANCE: f64 = 8.0;
 /// So many measurements is what somebody who says how large the noise is has seen.
 const TOLD_WEIGHT: f64 = 30.0;
 /// Without that: a guess that counts for one measurement.
@@ -24,16 +23,9 @@ const GUESSED_NOISE: f64 = 0.01;
 const ALIKE: f64 = 1.0 / 3.0;
 /// Of a standard normal number, 95 % on both sides.
 const Z95: f64 = 1.96;
-/// Parts of the posterior before positions that are looked at.
-const DIVISIONS: [f64; 3] = [0.5, 0.35, 0.65];
-/// What an end tells counts for so much more: the level of a side serves all that is measured later.
-const ENDS_COUNT: f64 = 2.0;
-/// Hypotheses of less are left out of what is expected.
-const NEGLIGIBLE: f64 = 1e-5;
-/// Entropies are sums over a grid, in standard deviations: how fine, how far, and of how many points at most.
-const GRID: f64 = 0.3;
-const REACH: f64 = 4.0;
-const MOST_POINTS: f64 = 4000.0;
+/// A level is known well enough at a quarter of the step; at most this share of all measurements is spent on each.
+const LEVEL_PRECISION: f64 = 4.0;
+const LEVEL_SHARE: f64 = 0.25;
 /// So often the level between two steps is measured before the better half decides.
 const MOST_BETWEEN: usize = 10;
 /// Fewest measurements of each end where the noise is known, and where it is not.
@@ -165,15 +157,27 @@ impl Bisection {
         let data = Data::of(self).expect("both ends are measured");
         let [none, one] = [data.none(), data.one(self.last)];
         let no_step = share(none, &[none, one]);
-        if no_step > SURE || no_step >= 0.5 && self.ends_are_alike(&data) {
+        if no_step > SURE {
             return Next::NoStep { probability: no_step };
         }
+        if no_step >= 0.5 {
+            return match self.ends_are_alike(&data) {
+                true => Next::NoStep { probability: no_step },
+                false => Next::Measure(rarer_end),
+            };
+        }
         let posterior = data.of_positions(self.last);
+        if let Some(end) = self.unsure_end(&data, &posterior) {
+            return Next::Measure(end);
+        }
         let blocks = self.blocks(&posterior);
         let best = blocks.iter().max_by(|a, b| a.mass.total_cmp(&b.mass)).expect("there is a commit");
+        if best.mass < SURE {
+            return Next::Measure(self.halving(&blocks));
+        }
         let probability = best.mass * (1.0 - no_step);
         if probability < SURE {
-            return Next::Measure(self.most_telling(&data, &blocks, no_step));
+            return Next::Measure(rarer_end);
         }
         let (two, positions) = data.two(self.last);
         let of_two = share(two, &[none, one, two]);
@@ -198,21 +202,27 @@ impl Bisection {
         (bad.sum / bad.count - good.sum / good.count).abs() + Z95 * error < ALIKE * data.noise()
     }
 
-    /// The position whose next figure is expected to tell most about where the step is, and whether there is one: an end, or one of those at which
-    /// the posterior is divided.
-    fn most_telling(&self, data: &Data, blocks: &[Block], no_step: f64) -> usize {
-        let hypotheses = data.hypotheses(self.last, no_step);
-        let divided = DIVISIONS.map(|part| self.dividing(blocks, part));
-        let gain = |position: usize| information(&hypotheses, position);
-        let mut best = (f64::NEG_INFINITY, 0);
-        for position in divided {
-            best = if gain(position) > best.0 { (gain(position), position) } else { best };
+    /// An end whose level is known too badly to tell by a single measurement on which side of the step a commit is. Measurements of commits that
+    /// are surely on that side count for it.
+    fn unsure_end(&self, data: &Data, posterior: &[f64]) -> Option<usize> {
+        let levels = self.levels_by(posterior)?;
+        let steps = (levels[1] / levels[0]).ln().abs() / data.noise();
+        let enough = (LEVEL_PRECISION / steps).powi(2);
+        let (mut is_bad, mut before) = (0.0, 0);
+        let mut sure = [0.0; 2];
+        for (position, of) in &self.measured {
+            is_bad += posterior[before..=*position].iter().sum::<f64>();
+            before = position + 1;
+            if is_bad <= 1.0 - SURE {
+                sure[0] += of.count;
+            } else if is_bad >= SURE {
+                sure[1] += of.count;
+            }
         }
-        for end in [0, self.last] {
-            let of_end = gain(end) * ENDS_COUNT;
-            best = if of_end > best.0 { (of_end, end) } else { best };
-        }
-        best.1
+        let share = self.measurements() as f64 * LEVEL_SHARE;
+        let lacks = |side: usize| sure[side] < enough.min(share);
+        let worse = usize::from(sure[1] < sure[0]);
+        lacks(worse).then_some([0, self.last][worse])
     }
 
     fn nearest_testable(&self, position: usize) -> usize {
@@ -235,14 +245,14 @@ impl Bisection {
         blocks
     }
 
-    /// The position before and at which this part of the posterior lies, as nearly as can be measured.
-    fn dividing(&self, blocks: &[Block], part: f64) -> usize {
-        let mut before = 0.0;
+    /// The position whose measurement halves what is left: it is bad where the first bad one is not behind it.
+    fn halving(&self, blocks: &[Block]) -> usize {
+        let mut behind = 0.0;
         let mut best = (f64::INFINITY, 0);
         for block in blocks {
-            before += block.mass;
+            behind += block.mass;
             let position = *block.positions.last().expect("a block has a position");
-            let off = f64::abs(before - part);
+            let off = f64::abs(behind - 0.5);
             if off < best.0 {
                 best = (off, position);
             }
@@ -266,59 +276,6 @@ fn share(one: f64, all: &[f64]) -> f64 {
 fn sum_of(logs: impl Iterator<Item = f64> + Clone) -> f64 {
     let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY { most } else { most + logs.map(|of| (of - most).exp()).sum::<f64>().ln() }
-}
-
-/// What is expected of a figure.
-#[derive(Clone, Copy, Debug, Default)]
-struct Normal {
-    mean: f64,
-    variance: f64,
-}
-
-/// Levels of positions, with what they weigh by the data.
-struct Fit {
-    log: f64,
-    /// The next figure of each level.
-    next: [Normal; 3],
-}
-
-/// The first bad position is one of these, from the first to the last.
-struct Hypothesis {
-    positions: [usize; 2],
-    mass: f64,
-    /// The next figure of a good position and of a bad one.
-    next: [Normal; 2],
-}
-
-/// What the next figure of a position is expected to tell about which hypothesis is true, in nats: the entropy of what is expected of it, less that
-/// which is left where the hypothesis is known (Lindley 1956).
-fn information(hypotheses: &[Hypothesis], position: usize) -> f64 {
-    let mut parts: Vec<(f64, Normal)> = Vec::new();
-    for of in hypotheses {
-        let [first, last] = of.positions;
-        let all = last + 1 - first;
-        let bad = (position + 1).saturating_sub(first).min(all) as f64 / all as f64;
-        parts.extend([(of.mass * (1.0 - bad), of.next[0]), (of.mass * bad, of.next[1])]);
-    }
-    parts.retain(|(mass, _)| *mass > NEGLIGIBLE);
-    let narrowest = parts.iter().map(|(_, of)| of.variance).fold(f64::INFINITY, f64::min).sqrt();
-    let reach = |sign: f64| parts.iter().map(move |(_, of)| sign * of.mean + REACH * of.variance.sqrt());
-    let [low, high] = [-1.0, 1.0].map(|sign| sign * reach(sign).fold(f64::NEG_INFINITY, f64::max));
-    let points = ((high - low) / (narrowest * GRID)).ceil().min(MOST_POINTS);
-    let width = (high - low) / points;
-    let density = |at: f64| -> f64 {
-        let of = |(mass, of): &(f64, Normal)| {
-            mass * (-(at - of.mean).powi(2) / (2.0 * of.variance)).exp() / (TAU * of.variance).sqrt()
-        };
-        parts.iter().map(of).sum()
-    };
-    let all: f64 = (0..points as usize)
-        .map(|point| density(low + (point as f64 + 0.5) * width))
-        .filter(|density| *density > 0.0)
-        .map(|density| -density * density.ln() * width)
-        .sum();
-    let known: f64 = parts.iter().map(|(mass, of)| mass * 0.5 * (TAU * E * of.variance).ln()).sum();
-    all - known
 }
 
 /// What was measured, in the order of positions, with what hypotheses come to.
@@ -359,13 +316,12 @@ impl Data {
         })
     }
 
-    /// What the data weigh where the positions between these borders have one level each, up to what is the same for all: levels are normal about a
-    /// mean that is unknown, with a variance in units of the noise, and both mean and noise are integrated out.
-    fn fit(&self, borders: &[usize]) -> Fit {
+    /// The logarithm of what the data weigh where the positions between these borders have one level each, up to what is the same for all: levels
+    /// are normal about a mean that is unknown, with a variance in units of the noise, and both mean and noise are integrated out.
+    fn weight(&self, borders: &[usize]) -> f64 {
         let (mut log, mut precision, mut weighted) = (0.0, 0.0, 0.0);
         let mut squares = 0.0;
-        // Of each level: its weight for the mean of all, measurements, their mean.
-        let mut of_levels: [[f64; 3]; 3] = Default::default();
+        let mut of_levels: [(f64, f64); 3] = Default::default();
         for (index, pair) in borders.windows(2).enumerate() {
             let of = self.before[pair[1]].minus(self.before[pair[0]]);
             let mean = of.sum / of.count;
@@ -374,43 +330,13 @@ impl Data {
             let weight = of.count / (1.0 + LEVEL_VARIANCE * of.count);
             precision += weight;
             weighted += weight * mean;
-            of_levels[index] = [weight, of.count, mean];
+            of_levels[index] = (weight, mean);
         }
         let center = weighted / precision;
-        squares += of_levels.iter().map(|[weight, _, mean]| weight * (mean - center).powi(2)).sum::<f64>();
+        squares += of_levels.iter().map(|(weight, mean)| weight * (mean - center).powi(2)).sum::<f64>();
         log -= 0.5 * precision.ln();
         let count = self.before[self.positions.len()].count;
-        let (shape, scale) = ((count - 1.0) / 2.0 + self.shape, self.scale + squares / 2.0);
-        let next = of_levels.map(|[_, count, mean]| {
-            let own = count * LEVEL_VARIANCE / (1.0 + count * LEVEL_VARIANCE);
-            let of_level = LEVEL_VARIANCE * (1.0 - own) + (1.0 - own).powi(2) / precision;
-            Normal { mean: own * mean + (1.0 - own) * center, variance: scale / shape * (1.0 + of_level) }
-        });
-        Fit { log: log - shape * scale.ln(), next }
-    }
-
-    fn weight(&self, borders: &[usize]) -> f64 {
-        self.fit(borders).log
-    }
-
-    /// Where the first bad position may be, between neighbors that were measured; and behind the last one where there is no step.
-    fn hypotheses(&self, last: usize, no_step: f64) -> Vec<Hypothesis> {
-        let end = self.positions.len();
-        let fits: Vec<Fit> = (1..end).map(|border| self.fit(&[0, border, end])).collect();
-        let positions = |border: usize| [self.positions[border - 1] + 1, self.positions[border]];
-        let logs = fits.iter().zip(1..).map(|(fit, border)| {
-            let [first, last] = positions(border);
-            fit.log + ((last - first + 1) as f64).ln()
-        });
-        let total = sum_of(logs.clone());
-        let step = logs.zip(&fits).zip(1..).map(|((log, fit), border)| Hypothesis {
-            positions: positions(border),
-            mass: (log - total).exp() * (1.0 - no_step),
-            next: [fit.next[0], fit.next[1]],
-        });
-        let [level, ..] = self.fit(&[0, end]).next;
-        let none = Hypothesis { positions: [last + 1; 2], mass: no_step, next: [level; 2] };
-        step.chain([none]).filter(|of| of.mass > NEGLIGIBLE).collect()
+        log - ((count - 1.0) / 2.0 + self.shape) * (self.scale + squares / 2.0).ln()
     }
 
     /// The standard deviation of one measurement, where every position that was measured has a level of its own.
