@@ -2,7 +2,6 @@
 
 mod again;
 mod claims;
-mod clouds;
 mod document;
 mod duckdb;
 mod lakes;
