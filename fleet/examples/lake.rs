@@ -16,18 +16,14 @@ use weighbridge_fleet::lake::SessionPart;
 use weighbridge_fleet::rows::Record;
 use weighbridge_fleet::store::results_name;
 use weighbridge_fleet::table;
-use world::{Kind, World, record};
+use world::{KINDS, World, record};
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let folder = PathBuf::from(&words[0]);
     let [hosts, cases] = [1, 2].map(|at| words[at].parse().expect("a number"));
-    let kind = match words.get(3).map(String::as_str) {
-        Some("heavy-cells") => Kind::HeavyCells,
-        Some("heavy-hosts") => Kind::HeavyHosts,
-        Some("two-bands") => Kind::TwoBands,
-        _ => Kind::Normal,
-    };
+    let name = words.get(3).map_or("normal", String::as_str);
+    let (_, kind) = KINDS.into_iter().find(|(known, _)| *known == name).expect("a kind of fleet");
     let world = World::new(kind, hosts, cases, 1)
         .with_facts(40, Some(0.015))
         .with_bad_hosts(10, 0.06_f64.ln_1p())

@@ -14,6 +14,7 @@ use weighbridge_fleet::push::{self, push, records};
 use weighbridge_fleet::report::{self, report};
 use weighbridge_fleet::store::Store;
 use weighbridge_fleet::{Exit, Failure, compact, compare, secrets, sql, table};
+use weighbridge_record::plan::Plan;
 use weighbridge_report::Style;
 
 /// Records of many machines: files in an object store, and what they say together.
@@ -62,9 +63,12 @@ enum Command {
         /// A file with the names of the machines that should be there, one a line.
         #[arg(long, value_name = "FILE")]
         hosts: Option<PathBuf>,
-        /// Writes which machines to measure again, and why, as JSON.
-        #[arg(long, value_name = "FILE")]
+        /// Writes a plan of what to measure again, which `weighbridge run --plan` carries out on each of its machines.
+        #[arg(long, value_name = "FILE", requires = "plan")]
         remeasure: Option<PathBuf>,
+        /// The plan that was carried out, whose cases and effort --remeasure asks for again.
+        #[arg(long, value_name = "FILE", requires = "remeasure")]
+        plan: Option<PathBuf>,
         /// The most machines of a class to measure again; one in twenty where it is not given.
         #[arg(long, value_name = "N")]
         most: Option<usize>,
@@ -198,16 +202,18 @@ async fn execute(command: Command) -> Result<Exit, Failure> {
             say(&format!("{}: {} cases", out.display(), read.outcomes.len()));
             Ok(Exit::Fine)
         }
-        Command::Report { url, of, only, margin, hosts, remeasure, most, format, out, patience } => {
+        Command::Report { url, of, only, margin, hosts, remeasure, plan, most, format, out, patience } => {
             let only = only.as_deref().map(Filter::new).transpose()?;
             let expected = hosts.map(names).transpose()?.unwrap_or_default();
+            let again = remeasure.zip(plan.map(planned).transpose()?);
             let store = patience.open(&url)?;
             let wanted = Wanted { only, since: of.since, campaign: of.campaign, ..Wanted::default() };
             let lake = Lake::read(&store, &wanted).await?;
             not_empty(&lake, &store)?;
             let findings = analyze(&lake, &Options { margin, expected, remeasure: most });
-            if let Some(file) = remeasure {
-                let plan = serde_json::to_string_pretty(&findings.remeasure).expect("plain data");
+            if let Some((file, plan)) = again {
+                let plan =
+                    serde_json::to_string_pretty(&findings.remeasure.as_plan(&plan)).expect("plain data");
                 write(&file, plan.as_bytes())?;
             }
             let format = match format {
@@ -321,10 +327,16 @@ fn told(problems: &[Failure]) -> Exit {
     if problems.is_empty() { Exit::Fine } else { Exit::Hopeless }
 }
 
+fn text_of(file: &std::path::Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|error| Failure::hopeless(format!("{}: {error}", file.display())))
+}
+
+fn planned(file: PathBuf) -> Result<Plan, Failure> {
+    Plan::read(&text_of(&file)?).map_err(|why| Failure::hopeless(format!("{} {why}", file.display())))
+}
+
 fn names(file: PathBuf) -> Result<Vec<String>, Failure> {
-    let text = std::fs::read_to_string(&file)
-        .map_err(|error| Failure::hopeless(format!("{}: {error}", file.display())))?;
-    Ok(text
+    Ok(text_of(&file)?
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with('#'))

@@ -215,7 +215,7 @@ columns! {
     dmi_product: Text, "product", |row| row.record.identity.dmi_product.as_ref();
     dmi_board: Text, "board", |row| row.record.identity.dmi_board.as_ref();
     dmi_bios: Text, "firmware and its version", |row| row.record.identity.dmi_bios.as_ref();
-    instance_type: Text, "type of a cloud's instance", |row| row.record.identity.instance_type.as_ref();
+    instance_type: Text, "type of a cloud's instance: the label `instance_type`, or what the firmware says (EC2)", |row| row.record.identity.instance_type.as_ref();
     hypervisor: Text, "vendor, or `none`", |row| &row.record.header.machine.virtualisation;
     emulator: Text, "emulator and its version, of a guest of ours", |row| row.record.identity.emulator.as_ref();
     allowed_cpus: Text, "CPUs that the session might use, as the kernel writes lists", |row| list(&row.record.header.machine.allowed_cpus);

@@ -24,6 +24,15 @@ use crate::schema::VERSION;
 
 /// How long a request may take until it is made again.
 const REQUEST: Duration = Duration::from_secs(30);
+/// Variables that name a server of the operator's own.
+const ENDPOINTS: [&str; 6] = [
+    "AWS_ENDPOINT",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AZURE_ENDPOINT",
+    "AZURE_STORAGE_ENDPOINT",
+    "GOOGLE_BASE_URL",
+];
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -79,14 +88,18 @@ impl Store {
             retry_timeout: patience,
         };
         let is_local = |name: &str| std::env::var(name).is_ok_and(|endpoint| endpoint.starts_with("http://"));
-        let is_plain_http =
-            ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT"]
-                .into_iter()
-                .any(is_local);
+        let is_plain_http = ENDPOINTS.into_iter().any(is_local);
         let client = ClientOptions::new()
             .with_timeout(REQUEST)
             .with_connect_timeout(Duration::from_secs(5))
             .with_allow_http(is_plain_http);
+        // The builders have the same words and no trait that says so.
+        macro_rules! built {
+            ($builder:ident) => {{
+                let builder = $builder::from_env().with_url(address).with_retry(retry);
+                Arc::new(builder.with_client_options(client).build().map_err(|error| refused(&error))?)
+            }};
+        }
         let objects: Arc<dyn ObjectStore> = match scheme {
             ObjectStoreScheme::Local => {
                 let path = url.to_file_path().map_err(|()| refused(&"no path of a file"))?;
@@ -96,27 +109,9 @@ impl Store {
                 return Ok(Store { objects: Arc::new(local), root: Path::default(), url, patience });
             }
             ObjectStoreScheme::Memory => Arc::new(object_store::memory::InMemory::new()),
-            ObjectStoreScheme::AmazonS3 => {
-                let builder = AmazonS3Builder::from_env()
-                    .with_url(address)
-                    .with_retry(retry)
-                    .with_client_options(client);
-                Arc::new(builder.build().map_err(|error| refused(&error))?)
-            }
-            ObjectStoreScheme::GoogleCloudStorage => {
-                let builder = GoogleCloudStorageBuilder::from_env()
-                    .with_url(address)
-                    .with_retry(retry)
-                    .with_client_options(client);
-                Arc::new(builder.build().map_err(|error| refused(&error))?)
-            }
-            ObjectStoreScheme::MicrosoftAzure => {
-                let builder = MicrosoftAzureBuilder::from_env()
-                    .with_url(address)
-                    .with_retry(retry)
-                    .with_client_options(client);
-                Arc::new(builder.build().map_err(|error| refused(&error))?)
-            }
+            ObjectStoreScheme::AmazonS3 => built!(AmazonS3Builder),
+            ObjectStoreScheme::GoogleCloudStorage => built!(GoogleCloudStorageBuilder),
+            ObjectStoreScheme::MicrosoftAzure => built!(MicrosoftAzureBuilder),
             _ => {
                 return Err(refused(
                     &"no store that this program writes to; it is a folder, file://, s3://, gs:// or az://",

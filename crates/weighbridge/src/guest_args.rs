@@ -125,22 +125,29 @@ pub struct Machine {
     pub timeout: Duration,
 }
 
-/// A kernel, and the machine that boots it.
+/// What a kernel is told.
 #[derive(Debug, Args)]
-pub struct Booted {
-    /// The kernel: a bzImage, a folder, deb:PACKAGE or host
-    #[arg(long, value_name = "KERNEL", help_heading = "The machine")]
-    pub kernel: String,
+#[command(next_help_heading = "The machine")]
+pub struct Added {
     /// Added to the kernel's command line
     #[arg(
         long,
         value_name = "PARAMETERS",
         default_value = "",
         hide_default_value = true,
-        allow_hyphen_values = true,
-        help_heading = "The machine"
+        allow_hyphen_values = true
     )]
     pub append: String,
+}
+
+/// A kernel, and the machine that boots it.
+#[derive(Debug, Args)]
+pub struct Booted {
+    /// The kernel: a bzImage, a folder, deb:PACKAGE or host
+    #[arg(long, value_name = "KERNEL", help_heading = "The machine")]
+    pub kernel: String,
+    #[command(flatten)]
+    pub added: Added,
     #[command(flatten)]
     pub machine: Machine,
 }
@@ -211,17 +218,8 @@ pub struct Explain {
     /// The kernel: a bzImage, a folder, deb:PACKAGE or host
     #[arg(long, value_name = "KERNEL", required_unless_present = "a", help_heading = "The machine")]
     pub kernel: Option<String>,
-    /// Added to the kernel's command line
-    #[arg(
-        long,
-        value_name = "PARAMETERS",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true,
-        conflicts_with = "a",
-        help_heading = "The machine"
-    )]
-    pub append: String,
+    #[command(flatten)]
+    pub added: Added,
     #[command(flatten)]
     pub machine: Machine,
     /// In place of --kernel, the kernel of side A of a comparison
@@ -229,7 +227,7 @@ pub struct Explain {
         long,
         value_name = "KERNEL[,module=…][,append=…]",
         requires = "b",
-        conflicts_with = "kernel",
+        conflicts_with_all = ["kernel", "append"],
         help_heading = "What is compared"
     )]
     pub a: Option<String>,
@@ -274,16 +272,8 @@ pub struct Bisect {
     /// The kernel that a build leaves, below the repository: a bzImage or a folder
     #[arg(long, value_name = "PATH", default_value = ".", help_heading = "The machine")]
     pub kernel: PathBuf,
-    /// Added to the kernel's command line
-    #[arg(
-        long,
-        value_name = "PARAMETERS",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true,
-        help_heading = "The machine"
-    )]
-    pub append: String,
+    #[command(flatten)]
+    pub added: Added,
     #[command(flatten)]
     pub machine: Machine,
     /// Time for one build; one that takes longer is ended, and its commit is skipped

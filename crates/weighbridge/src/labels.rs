@@ -16,6 +16,8 @@ const LONGEST_NAME: usize = 64;
 pub const MACHINE: &str = "machine";
 /// The label that names what a session is part of.
 pub const CAMPAIGN: &str = "campaign";
+/// Names the type of a cloud's instance, where the firmware does not.
+pub const INSTANCE_TYPE: &str = "instance_type";
 
 /// One label.
 #[derive(Clone, Debug, PartialEq, Eq)]

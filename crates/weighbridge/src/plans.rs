@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use serde::Deserialize;
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::planner::Timing;
 use weighbridge_harness::session::expected_run;
@@ -86,18 +87,49 @@ fn hub_of(id: &CaseId) -> Option<CaseId> {
     hub::of(&case).ok()
 }
 
-/// Reads a plan from a file.
-pub fn read(path: &Path) -> Result<Plan, Failure> {
+/// A machine that a report wants to be measured again, and which cases; none for all of the plan.
+#[derive(Deserialize)]
+struct Asked {
+    machine: String,
+    cases: Vec<CaseId>,
+}
+
+/// What `weighbridge-fleet report --remeasure` writes beside the plan.
+#[derive(Deserialize)]
+struct OfReport {
+    #[serde(default)]
+    hosts: Vec<Asked>,
+}
+
+/// Reads a plan from a file, or of one that asks for some machines what it wants of this one.
+pub fn read(path: &Path, machine: &str) -> Result<Plan, Failure> {
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::mistake(format!("the plan `{name}` cannot be read: {error}")))?;
-    let plan = Plan::read(&text).map_err(|why| Failure::mistake(format!("`{name}` {why}")))?;
-    match plan.cases.iter().find_map(|case| Some((&case.case, catalogue::resolve(&case.case).err()?))) {
-        None => Ok(plan),
-        Some((case, why)) => Err(Failure::mistake(format!(
+    let mut plan = Plan::read(&text).map_err(|why| Failure::mistake(format!("`{name}` {why}")))?;
+    if let Some((case, why)) =
+        plan.cases.iter().find_map(|case| Some((&case.case, catalogue::resolve(&case.case).err()?)))
+    {
+        return Err(Failure::mistake(format!(
             "the plan `{name}` has a case that this program does not know, {case}: {why}; carry it out with the version that made it"
-        ))),
+        )));
     }
+    let OfReport { hosts } = serde_json::from_str(&text).map_err(|error| {
+        Failure::mistake(format!("the machines of the plan `{name}` cannot be read: {error}"))
+    })?;
+    match hosts.iter().find(|host| host.machine == machine) {
+        Some(asked) if asked.cases.is_empty() => {}
+        Some(asked) => plan.cases.retain(|of| asked.cases.contains(&of.case)),
+        None if hosts.is_empty() => {}
+        None => {
+            return Err(Failure::mistake(format!(
+                "the plan `{name}` is for {} machines, such as {}, and this one is {machine}; if it is one of them, name it with --label machine=NAME",
+                hosts.len(),
+                hosts[0].machine
+            )));
+        }
+    }
+    Ok(plan)
 }
 
 /// Length and number of the samples of a plan.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::lake::Lake;
 pub use coverage::{Coverage, Unmeasured};
 pub use hosts::{Class, OffCell, OffHost, Quantiles};
-pub use plan::{Remeasure, RemeasureHost};
+pub use plan::{Again, Remeasure, RemeasureHost};
 pub use scatter::{HostsNeeded, Scatter, ScatterOf};
 pub use sessions::{Interference, Overlap, Trouble};
 pub use settings::{Explaining, Setting};

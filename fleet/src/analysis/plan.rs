@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use weighbridge_record::plan::Plan;
 use weighbridge_stats::random::Random;
 
 use super::Options;
@@ -34,6 +35,34 @@ pub struct Remeasure {
     pub hosts: Vec<RemeasureHost>,
     /// Candidates for which there was no room.
     pub left_out: usize,
+}
+
+/// A plan of what to measure again: `weighbridge run --plan` carries out on each of the machines what is asked of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Again {
+    #[serde(flatten)]
+    plan: Plan,
+    hosts: Vec<RemeasureHost>,
+    left_out: usize,
+}
+
+impl Remeasure {
+    /// With the effort of this plan, and those of the cases that are in it.
+    pub fn as_plan(&self, of: &Plan) -> Again {
+        let planned: BTreeMap<String, _> =
+            of.cases.iter().map(|case| (case.case.to_string(), case)).collect();
+        let mut hosts = self.hosts.clone();
+        hosts.retain_mut(|host| {
+            let is_for_all = host.cases.is_empty();
+            host.cases.retain(|case| planned.contains_key(case));
+            // Without any it would be asked for all.
+            is_for_all || !host.cases.is_empty()
+        });
+        let is_asked = |case: &String| hosts.iter().any(|of| of.cases.is_empty() || of.cases.contains(case));
+        let cases = of.cases.iter().filter(|case| is_asked(&case.case.to_string())).cloned().collect();
+        let plan = Plan::new(Some(of.seed), of.settings.clone(), cases);
+        Again { plan, hosts, left_out: self.left_out }
+    }
 }
 
 pub fn remeasure(lake: &Lake, tables: &[Table], classes: &[Class], options: &Options) -> Remeasure {

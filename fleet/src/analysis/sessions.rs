@@ -12,6 +12,9 @@ use crate::lake::{Lake, Row, Session};
 /// Shown of each list; all are counted.
 const SHOWN: usize = 50;
 
+/// Records tell their start in whole seconds: one right behind another may seem to begin that long before the other has ended.
+const STARTS_US: i64 = 1_000_000;
+
 /// Two sessions that ran on one machine at the same time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Overlap {
@@ -75,7 +78,7 @@ pub fn interference(lake: &Lake) -> (Interference, BTreeSet<usize>) {
         let mut running: Vec<usize> = Vec::new();
         for index in all {
             let session = &lake.sessions[*index];
-            running.retain(|other| end(&lake.sessions[*other]) > session.started_us);
+            running.retain(|other| end(&lake.sessions[*other]) - STARTS_US > session.started_us);
             for other in &running {
                 let before = &lake.sessions[*other];
                 flagged.extend([*other, *index]);

@@ -37,6 +37,10 @@ fn sessions_that_overlap_in_one_boot_are_flagged_and_consecutive_ones_are_not() 
     let found =
         analyze(&lake([first.clone(), again(&first, MINUTE_US, "after")]), &Options::default()).interference;
     assert_eq!(found.sessions, 0, "{found:?}");
+    // Its start was cut to whole seconds.
+    let right_after = again(&first, MINUTE_US - 900_000, "right after");
+    let found = analyze(&lake([first.clone(), right_after]), &Options::default()).interference;
+    assert_eq!(found.sessions, 0, "{found:?}");
     let elsewhere = SessionPart { boot: "another".into(), ..again(&first, MINUTE_US / 2, "elsewhere") };
     assert_eq!(analyze(&lake([first, elsewhere]), &Options::default()).interference.sessions, 0);
 }

@@ -1,5 +1,6 @@
 //! The store and its questions, from the outside.
 
+mod again;
 mod claims;
 mod document;
 mod duckdb;

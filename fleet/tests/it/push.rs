@@ -11,8 +11,8 @@ use crate::support::world::{Kind, World, record};
 
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weighbridge-fleet"));
-    for (name, _) in
-        std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("AZURE_"))
+    for (name, _) in std::env::vars()
+        .filter(|(name, _)| ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|of| name.starts_with(of)))
     {
         command.env_remove(name);
     }

@@ -11,7 +11,7 @@ use causeway_testkit::{Running, TempDir, eventually_some, skipped, temp_dir};
 use serde_json::Value;
 
 use crate::push::{ends_with, program, text};
-use crate::support::programs::{both, path_with, plan};
+use crate::support::programs::{Boot, both, path_with, plan};
 use crate::support::servers::free_port;
 
 struct Slurm {
@@ -80,7 +80,10 @@ impl Slurm {
     }
 
     fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(self.root.join("usr").join(name));
+        self.with_variables(Command::new(self.root.join("usr").join(name)))
+    }
+
+    fn with_variables(&self, mut command: Command) -> Command {
         let libraries = self.root.join("usr/lib/x86_64-linux-gnu");
         if self.root != Path::new("/") {
             command
@@ -208,31 +211,28 @@ fn an_array_of_eight_nodes_gives_a_row_or_a_reason_for_every_case_and_measures_w
         ends_with(&output, 0);
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(report["coverage"]["machines"].as_u64().unwrap() as usize, machines.len());
+        if kind == "whole" {
+            let beside = &report["interference"];
+            assert_eq!(beside["machines"], 1, "{beside:#}");
+            assert!(beside["sessions"].as_u64() >= Some(2), "{beside:#}");
+        }
     }
 }
 
-#[test]
-fn a_job_that_is_preempted_goes_on_where_it_was() {
-    let Some(slurm) = Slurm::start() else { return };
+/// What a job left that was preempted after its first case, and started once more: rows of the store, and what the job said.
+fn preempted(
+    slurm: &Slurm,
+    starter: impl Fn(&str) -> String,
+    exports: &[(&str, &Path)],
+) -> (Vec<Value>, String) {
     let folder = slurm.folder.path();
-    let plan = plan(
-        folder,
-        &[
-            "roundtrip/mock/1/same-cpu",
-            "roundtrip/pipe/{1,64,512}/same-cpu",
-            "--precision",
-            "0.1%",
-            "--budget",
-            "30s",
-        ],
-    );
+    let words = "roundtrip/mock/1/same-cpu roundtrip/pipe/{1,64,512}/same-cpu --precision 0.1% --budget 30s";
+    let plan = plan(folder, &words.split(' ').collect::<Vec<_>>());
     let (store, spool) = (folder.join("store"), folder.join("spool"));
-    let script = slurm.starter(|text| text.replace("--array=1-8", "--array=1-1"));
-    let job = slurm.submit(
-        &["-p", "low", "-w", "n1"],
-        &script,
-        &[("PLAN", &plan), ("STORE", &store), ("SPOOL", &spool)],
-    );
+    let script = slurm.starter(|text| starter(&text.replace("--array=1-8", "--array=1-1")));
+    let mut all = vec![("PLAN", &*plan), ("STORE", &*store), ("SPOOL", &*spool)];
+    all.extend(exports);
+    let job = slurm.submit(&["-p", "low", "-w", "n1"], &script, &all);
     let record = || {
         fs::read_dir(&spool)
             .ok()?
@@ -257,19 +257,106 @@ fn a_job_that_is_preempted_goes_on_where_it_was() {
     });
     slurm.ask(&["scontrol", "update", &format!("JobId={waiting}"), "StartTime=now"]);
     slurm.ended(&job);
-    let all = rows(
-        &store,
-        "SELECT attempt, restarts, case_id, outcome, complete FROM results ORDER BY attempt, case_id",
-    );
-    let of = |attempt: u64, outcome: &str| {
-        let rows = all.iter().filter(move |row| row["attempt"] == attempt && row["outcome"] == outcome);
-        rows.map(|row| row["case_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
+    let query = "SELECT attempt, restarts, boot_id, case_id, outcome, complete FROM results ORDER BY restarts, case_id";
+    let all = rows(&store, query);
     let told = format!("{all:#?}\n{}", slurm.outputs());
-    let (before, after) = (of(0, "measured"), of(1, "measured"));
+    (all, told)
+}
+
+/// Cases with this outcome of the job as it was started for the first time (no restarts) or later.
+fn cases(rows: &[Value], restarts: Option<u64>, outcome: &str) -> Vec<String> {
+    let is_of = |row: &&Value| row["restarts"].as_u64() == restarts && row["outcome"] == outcome;
+    rows.iter().filter(is_of).map(|row| row["case_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_job_that_is_preempted_goes_on_where_it_was() {
+    let Some(slurm) = Slurm::start() else { return };
+    let (all, told) = preempted(&slurm, str::to_owned, &[]);
+    let (before, after) = (cases(&all, None, "measured"), cases(&all, Some(1), "measured"));
     assert!(before.contains(&"roundtrip/mock/1/same-cpu".to_owned()), "{told}");
-    assert!(!of(0, "interrupted").is_empty(), "{told}");
-    assert!(of(0, "interrupted").iter().all(|case| after.contains(case)), "{told}");
+    let interrupted = cases(&all, None, "interrupted");
+    assert!(!interrupted.is_empty() && interrupted.iter().all(|case| after.contains(case)), "{told}");
     assert!(before.iter().all(|case| !after.contains(case)), "{told}");
-    assert!(all.iter().any(|row| row["restarts"] == 1), "{told}");
+    assert!(all.iter().all(|row| row["attempt"] == u64::from(row["restarts"] == 1)), "{told}");
+}
+
+#[test]
+fn a_job_whose_node_was_booted_meanwhile_measures_everything_again() {
+    let Some(slurm) = Slurm::start() else { return };
+    let folder = slurm.folder.path();
+    let Some(Boot::Another(id)) = Boot::another(folder) else { return };
+    let script = "#!/bin/sh\n[ \"${SLURM_RESTART_COUNT:-0}\" = 0 ] && exec \"$@\"\n\
+                  exec unshare --mount sh -c 'mount --bind \"$BOOT\" /proc/sys/kernel/random/boot_id && exec \"$@\"' sh \"$@\"\n";
+    let wrapper = folder.join("booted.sh");
+    fs::write(&wrapper, script).unwrap();
+    let (all, told) = preempted(
+        &slurm,
+        |text| text.replace("weighbridge run", "sh \"$BOOTED\" weighbridge run"),
+        &[("BOOTED", &wrapper), ("BOOT", &id)],
+    );
+    let (before, after) = (cases(&all, None, "measured"), cases(&all, Some(1), "measured"));
+    assert!(!before.is_empty() && !cases(&all, None, "interrupted").is_empty(), "{told}");
+    assert_eq!(after.len(), 4, "{told}");
+    // The first attempt in that boot.
+    assert!(all.iter().all(|row| row["attempt"] == 0), "{told}");
+    let boots: std::collections::BTreeSet<&str> =
+        all.iter().map(|row| row["boot_id"].as_str().unwrap()).collect();
+    assert_eq!(boots.len(), 2, "{told}");
+}
+
+/// The walk-through of the page as a script: what stands behind prompts, with the port and the extension that there are.
+fn walk_through(port: u16, extension: &str) -> String {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fleet.md")).unwrap();
+    let part = page.split_once("## From beginning to end").unwrap().1.split("\n## ").next().unwrap();
+    let mut script = String::from("set -euo pipefail\ntrap 'kill $(jobs -p)' EXIT\n");
+    let mut in_python = false;
+    for line in part.split("```text\n").skip(1).flat_map(|block| block.split("```").next().unwrap().lines()) {
+        let python = line.strip_prefix(">>> ").or_else(|| line.strip_prefix("...  "));
+        if in_python && python.is_none() {
+            script.push_str("END_OF_PYTHON\n");
+            in_python = false;
+        }
+        let shell = line.strip_prefix("$ ").or_else(|| line.strip_prefix("> "));
+        match (python, shell) {
+            (Some(python), _) if python.ends_with(".fetchall()") => script += &format!("print({python})\n"),
+            (Some(python), _) => script += &format!("{python}\n"),
+            (_, Some("python3")) => {
+                script += "python3 - <<'END_OF_PYTHON'\n";
+                in_python = true;
+            }
+            (_, Some(shell)) => script += &format!("{shell}\n"),
+            _ => panic!("{line} is behind no prompt"),
+        }
+    }
+    assert!(!in_python, "Python comes to no end");
+    script.replace("5055", &port.to_string()).replace("…/httpfs.duckdb_extension", extension)
+}
+
+#[test]
+fn the_walk_through_of_the_page_works_from_its_beginning_to_its_end() {
+    let find = "import duckdb_extension_httpfs, moto.server, pathlib; \
+                print(*pathlib.Path(duckdb_extension_httpfs.__file__).parent.rglob('httpfs.duckdb_extension'))";
+    let found = Command::new("python3").args(["-c", find]).output().unwrap();
+    if !found.status.success() {
+        return skipped(
+            "moto or DuckDB with httpfs is missing: `pip install 'moto[server]' duckdb duckdb-extension-httpfs`",
+        );
+    }
+    let Some(slurm) = Slurm::start() else { return };
+    let script = walk_through(free_port(), text(&found.stdout).trim());
+    let mut command = slurm.with_variables(Command::new("bash"));
+    let path = format!("{}:{}", path_with(&slurm.bin), slurm.root.join("usr/bin").display());
+    let folder = slurm.folder.path().join("walk");
+    fs::create_dir(&folder).unwrap();
+    let output = command.args(["-c", &script]).env("PATH", path).current_dir(&folder).output().unwrap();
+    let said = ends_with(&output, 0);
+    let jobs = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let jobs: Vec<_> = jobs.filter(|path| path.extension().is_some_and(|end| end == "out")).collect();
+    assert_eq!(jobs.len(), 12, "{said}");
+    for case in ["roundtrip/pipe/1/same-cpu", "roundtrip/pipe/64/same-cpu"] {
+        assert!(said.contains(&format!("('{case}', 6, ")), "{said}");
+    }
+    let page = fs::read_to_string(folder.join("fleet.html")).unwrap();
+    assert!(page.contains("6 machines, 6 boots, 12 sessions"), "{said}");
 }

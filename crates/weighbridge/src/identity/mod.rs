@@ -48,7 +48,9 @@ impl Files {
 
 /// The identity of this machine, which is described so.
 pub fn of(machine: &Machine) -> Identity {
-    identity(&Files::of_system(), machine, labels::all().get(labels::MACHINE).cloned())
+    let labels = labels::all();
+    let found = identity(&Files::of_system(), machine, labels.get(labels::MACHINE).cloned());
+    Identity { instance_type: labels.get(labels::INSTANCE_TYPE).cloned().or(found.instance_type), ..found }
 }
 
 /// The identity of a guest: it has the name of the machine that emulates it, and the class of all guests of this shape. Counts of instructions
@@ -74,7 +76,8 @@ fn identity(files: &Files, machine: &Machine, label: Option<String>) -> Identity
         machine_from: from.into(),
         hw_class: class::hash(files, machine, &cpu),
         booted: booted(files),
-        // The one cloud whose product is known to be the type.
+        // The one cloud whose product is the type. Google's is "Google Compute Engine" and Azure's "Virtual Machine" whatever the type is; there
+        // only a label says it.
         instance_type: product.clone().filter(|_| vendor.as_deref() == Some("Amazon EC2")),
         cpu_vendor: cpu.vendor,
         cpu_family: cpu.family,

@@ -119,8 +119,21 @@ fn an_instance_of_a_cloud_is_known_by_its_firmware_and_limits_are_the_tightest_o
     assert_eq!(found.cgroup_cpu_max.as_deref(), Some("50000 100000"));
     assert_eq!(found.cgroup_memory_max.as_deref(), Some("max"));
     assert_eq!(found.booted.as_deref(), Some("2026-01-01T00:00:00Z"));
-    fs::write(files.path("sys/class/dmi/id/sys_vendor"), "LENOVO").unwrap();
-    assert_eq!(identity(&files, &machine(), None).instance_type, None);
+    // The first two as their clouds have them; what identifies Azure, the asset tag of the chassis, says nothing of the type either.
+    let others = [
+        ("Google", "Google Compute Engine"),
+        ("Microsoft Corporation", "Virtual Machine"),
+        ("LENOVO", "m7a.large"),
+    ];
+    for (vendor, product) in others {
+        fs::write(files.path("sys/class/dmi/id/sys_vendor"), vendor).unwrap();
+        fs::write(files.path("sys/class/dmi/id/product_name"), product).unwrap();
+        fs::write(files.path("sys/class/dmi/id/chassis_asset_tag"), "7783-7084-3265-9085-8269-3286-77")
+            .unwrap();
+        let found = identity(&files, &machine(), None);
+        assert_eq!(found.instance_type, None, "{vendor}");
+        assert_eq!(found.dmi_product.as_deref(), Some(product));
+    }
 }
 
 #[test]

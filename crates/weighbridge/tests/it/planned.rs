@@ -82,7 +82,7 @@ fn a_record_of_a_plan_says_which_machine_and_plan_it_is_of_and_what_became_of_ea
         "--label",
         "machine=n17",
         "--label",
-        "rack=r7,campaign=autumn",
+        "rack=r7,campaign=autumn,instance_type=n2-standard-8",
     ]);
     let said = Said::by(command.env("SLURM_JOB_ID", "12").env("SLURM_RESTART_COUNT", "1")).with(0);
     assert!(said.stderr.contains("1 measured, 1 skipped, 0 void, 0 interrupted"), "{}", said.stderr);
@@ -93,6 +93,11 @@ fn a_record_of_a_plan_says_which_machine_and_plan_it_is_of_and_what_became_of_ea
         ("n17", "label", 16)
     );
     assert_eq!(header.labels["rack"], "r7");
+    assert_eq!(
+        identity.instance_type.as_deref(),
+        Some("n2-standard-8"),
+        "the firmware of most clouds tells no type"
+    );
     let of = &header.provenance;
     assert_eq!(of.plan_id.as_deref(), plan["plan_id"].as_str());
     assert_eq!(

@@ -1,6 +1,7 @@
 //! Programs of others, and our own other one, where they are.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,6 +33,41 @@ pub fn both(folder: &Path) -> Option<PathBuf> {
 /// The PATH with that folder before the others.
 pub fn path_with(bin: &Path) -> String {
     format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default())
+}
+
+/// In which boot a program believes to be.
+pub enum Boot {
+    /// That of this machine.
+    This,
+    /// One of which this file has the id: it lies over the kernel's in a name space of mounts.
+    Another(PathBuf),
+}
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+impl Boot {
+    /// Nothing, and a sentence, where this user may mount nothing.
+    pub fn another(folder: &Path) -> Option<Boot> {
+        let file = folder.join("boot_id");
+        std::fs::write(&file, "b0075ba1-0000-4000-8000-000000000000\n").unwrap();
+        let boot = Boot::Another(file);
+        let is_there = boot.command("true").status().is_ok_and(|status| status.success());
+        if !is_there {
+            skipped(
+                "no name space of mounts for another boot id: it takes root, and `unshare` of util-linux",
+            );
+        }
+        is_there.then_some(boot)
+    }
+
+    /// A program there.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let Boot::Another(file) = self else { return Command::new(program) };
+        let mut command = Command::new("unshare");
+        let script = format!("mount --bind \"$0\" {BOOT_ID} && exec \"$@\"");
+        command.args(["--mount", "sh", "-c", &script]).arg(file).arg(program);
+        command
+    }
 }
 
 /// A plan with these words, as a file.

@@ -19,6 +19,20 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// The whole answer of a server to a request.
+pub fn ask(server: SocketAddr, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(server).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {server}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 impl S3 {
     /// Nothing where moto is not installed; that has been said.
     pub fn start() -> Option<S3> {
@@ -50,16 +64,7 @@ impl S3 {
 
     /// The whole answer to a request without a body.
     pub fn ask(&self, method: &str, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            self.address
-        )
-        .unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer).into_owned()
+        ask(self.address, method, path, "")
     }
 
     /// Names and entity tags of all objects below a prefix.

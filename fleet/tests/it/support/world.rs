@@ -11,7 +11,6 @@ use weighbridge_stats::random::Random;
 
 /// What is not normal about a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "the example makes one of them")]
 pub enum Kind {
     /// All effects are normal.
     Normal,
@@ -22,6 +21,14 @@ pub enum Kind {
     /// Three of ten machines cost 4 % more.
     TwoBands,
 }
+
+/// All of them by name.
+pub const KINDS: [(&str, Kind); 4] = [
+    ("normal", Kind::Normal),
+    ("heavy-cells", Kind::HeavyCells),
+    ("heavy-hosts", Kind::HeavyHosts),
+    ("two-bands", Kind::TwoBands),
+];
 
 /// Standard deviations.
 const HOST: f64 = 0.01;

@@ -89,7 +89,7 @@ fn sides(args: &Explain) -> Result<Vec<Side<'_>>, Failure> {
             compare::sides(a, b)?.iter().map(|of| side(of, case, of.label(), true)).collect()
         }
         _ => {
-            let (kernel, append) = (args.kernel.clone().unwrap_or_default(), args.append.clone());
+            let (kernel, append) = (args.kernel.clone().unwrap_or_default(), args.added.append.clone());
             let of = compare::Side { kernel, append, modules: Vec::new() };
             args.cases.iter().map(|case| side(&of, case, case.clone(), false)).collect()
         }

@@ -23,7 +23,7 @@ const CASES: &str = "roundtrip/*/1/same-cpu";
 pub fn run(args: &Run) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
     let command = command(&args.globs, args.guest.machine.cpus, args.runs)?;
-    let guest = Guest::new(&args.guest.kernel, &args.guest.append, &args.guest.machine)?;
+    let guest = Guest::new(&args.guest.kernel, &args.guest.added.append, &args.guest.machine)?;
     measure(&guest, &command, machine::record, &args.output, &interrupt)
 }
 

@@ -39,7 +39,7 @@ pub fn suite(args: &Suite) -> Result<Exit, Failure> {
     if args.name == SuiteName::Slab && is_without_module {
         return Err(needs_module());
     }
-    let mut guest = Guest::new(&args.guest.kernel, &args.guest.append, &args.guest.machine)?;
+    let mut guest = Guest::new(&args.guest.kernel, &args.guest.added.append, &args.guest.machine)?;
     let (command, read) = job(args.name, &mut guest, args.runs.unwrap_or(RUNS), packets)?;
     measure(&guest, &command, read, &args.output, &interrupt)
 }

@@ -30,10 +30,13 @@ use spool::Spool;
 
 pub fn run(args: &Run, file: &Path, folder: &Path) -> Result<Exit, Failure> {
     let interrupt = interrupt()?;
-    let plan = plans::read(file)?;
     let mut host = look_at_host()?;
     scope::choose_cpus(&args.selection, &mut host)?;
-    let mut header = header(settings(&plan, file, args), machine::describe(&host), plan.seed);
+    let machine = machine::describe(&host);
+    let identity = identity::of(&machine);
+    let plan = plans::read(file, &identity.machine)?;
+    let mut header = header(settings(&plan, file, args), machine, plan.seed);
+    header.identity = Some(identity);
     identify(&mut header);
     header.provenance.plan_id = Some(plan.plan_id.clone());
     (header.provenance.shard, header.provenance.shards) = (plan.shard, plan.shards);

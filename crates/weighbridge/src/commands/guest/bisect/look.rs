@@ -56,11 +56,11 @@ impl Kernels<'_> {
             Err(Stopped::Failed(why)) => return Ok(Look::NotBuilt(why)),
         }
         let kernel = self.repository.folder.join(&self.args.kernel);
-        let mut guest = match Guest::new(&kernel.display().to_string(), &self.args.append, &self.args.machine)
-        {
-            Ok(guest) => guest,
-            Err(why) => return Ok(Look::NotBuilt(why.to_string())),
-        };
+        let mut guest =
+            match Guest::new(&kernel.display().to_string(), &self.args.added.append, &self.args.machine) {
+                Ok(guest) => guest,
+                Err(why) => return Ok(Look::NotBuilt(why.to_string())),
+            };
         let refused =
             by_function.then(|| guest.count_functions().err()).flatten().map(|error| error.to_string());
         let measured = match guest.boot(&self.command, machine::record, self.interrupt.fd()) {
