@@ -308,7 +308,9 @@ fn dead_link(folder: &FilePath) {
         first = 1 - first;
     }
     let rates = [0, 1].map(|at| counts[at] as f64 / times[at].as_secs_f64());
-    println!("\n| | beside a dead link | a lossy subscriber in place of the bridge | ratio |\n|---|---|---|---|");
+    println!(
+        "\n| | beside a dead link | a lossy subscriber in place of the bridge | ratio |\n|---|---|---|---|"
+    );
     let [beside, without] = rates;
     println!("| 64 B published per second | {beside:.0} | {without:.0} | {:.3} |", beside / without);
     println!("\nThe longest wait was {longest:?}; the bridge says: {}.", outgoing(folder)["last_error"]);
