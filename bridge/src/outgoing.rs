@@ -3,7 +3,7 @@
 //! It is a subscriber with a deadline. What is not acknowledged holds space in the log, so that it can be read again; publishers wait
 //! for that no longer than the deadline, then it is demoted, and what they overwrite is lost and counted. The window keeps it from
 //! sending what nobody takes: a network that stands still costs local publishers one deadline, and then nothing. When it runs, and on
-//! which thread, is in [`task`].
+//! which thread, is in `task`.
 
 mod answering;
 mod pack;
