@@ -279,25 +279,30 @@ fn compare(paths: &mut [Path], slices: usize) {
     }
 }
 
-/// The rate of a local publisher beside a bridge whose link is dead, and that of one whose group has a lossy subscriber, which reads.
+/// The rate of a local publisher beside a bridge whose link is dead, of one beside a lossy subscriber that reads, and of one beside a lossy
+/// subscriber that does not.
 fn dead_link(folder: &FilePath) {
     let (router, endpoint) = router();
     let start =
         |host, list| bridged(&own_program(), folder, host, &endpoint, &["--realm", "dead", list, "prices"]);
     let ((from, _out), (_to, _into)) = (start("a", "--export"), start("b", "--import"));
     wait_for_peer(folder);
-    let options = GroupOptions::new().late_publishers().capacity_bytes(CAPACITY_BYTES);
-    let alone = Group::create("alone", options).unwrap();
-    let mut subscriber = alone.subscribe(SubscribeOptions::new(Policy::Lossy)).unwrap();
+    let local = |name| {
+        let options = GroupOptions::new().late_publishers().capacity_bytes(CAPACITY_BYTES);
+        let group = Group::create(name, options).unwrap();
+        let subscriber = group.subscribe(SubscribeOptions::new(Policy::Lossy)).unwrap();
+        (group, subscriber)
+    };
+    let ((read, mut reader), (unread, _subscriber)) = (local("read"), local("unread"));
     // It ends with the group.
-    std::thread::spawn(move || while subscriber.recv().is_ok() {});
-    let mut publishers = [from.publisher().unwrap(), alone.publisher().unwrap()];
+    std::thread::spawn(move || while reader.recv().is_ok() {});
+    let mut publishers = [&from, &read, &unread].map(|group| group.publisher().unwrap());
     kill_process(Pid::from_child(&router.0), Signal::STOP).unwrap();
-    let (mut counts, mut times, mut longest) = ([0u64; 2], [Duration::ZERO; 2], Duration::ZERO);
+    let (mut counts, mut times, mut longest) = ([0u64; 3], [Duration::ZERO; 3], Duration::ZERO);
     let end = Instant::now() + DEAD_TIME;
     let mut first = 0;
     while Instant::now() < end {
-        for at in [first, 1 - first] {
+        for at in [first, (first + 1) % 3, (first + 2) % 3] {
             let begin = Instant::now();
             while begin.elapsed() < DEAD_SLICE {
                 let one = Instant::now();
@@ -307,14 +312,13 @@ fn dead_link(folder: &FilePath) {
             }
             times[at] += begin.elapsed();
         }
-        first = 1 - first;
+        first = (first + 1) % 3;
     }
-    let rates = [0, 1].map(|at| counts[at] as f64 / times[at].as_secs_f64());
-    println!(
-        "\n| | beside a dead link | a lossy subscriber that reads, in place of the bridge | ratio |\n|---|---|---|---|"
-    );
-    let [beside, without] = rates;
-    println!("| 64 B published per second | {beside:.0} | {without:.0} | {:.3} |", beside / without);
+    let [beside, read, unread] = [0, 1, 2].map(|at| counts[at] as f64 / times[at].as_secs_f64());
+    println!("\n| 64 B published per second | | bridge with a dead link ÷ this |\n|---|---|---|");
+    println!("| bridge with a dead link | {beside:.0} | |");
+    println!("| lossy subscriber that reads | {read:.0} | {:.2} |", beside / read);
+    println!("| lossy subscriber that does not | {unread:.0} | {:.2} |", beside / unread);
     println!("\nThe longest wait was {longest:?}; the bridge says: {}.", outgoing(folder)["last_error"]);
     let _ = kill_process(Pid::from_child(&router.0), Signal::CONT);
 }
