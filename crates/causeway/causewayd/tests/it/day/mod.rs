@@ -121,7 +121,8 @@ fn a_day_with_members_and_clients_that_are_killed_loses_nothing_uncounted() {
     let (count, rate) = (of_day("CLIENTS", 24) as u32, of_day("RATE", 1200));
     let kill_every = Duration::from_millis(of_day("KILL_MS", 250));
     let folder = temp_dir("day");
-    let bus = Broker::native();
+    // A participant that a loaded machine does not let run holds the others up: that is not what ends it here.
+    let bus = Broker::native_with(&["--address", "unix:tmpdir=/tmp", "--laggard-deadline", "20s"]);
     let recorders: Vec<Recorder> = (0..8).map(|number| Recorder::start(&address(&bus, number))).collect();
     let mut control = bus.client();
     let mut tell = |word| {
