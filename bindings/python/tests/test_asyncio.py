@@ -97,7 +97,8 @@ class Asyncio(TestCase):
                 while len(published) < total:
                     task = asyncio.create_task(publisher.publish_async(len(published).to_bytes(4, "little") * 16))
                     await asyncio.sleep(0)
-                    cancelled += dice.random() < 0.3 and task.cancel()
+                    # The first that waits, and some of the others.
+                    cancelled += (cancelled == 0 or dice.random() < 0.3) and task.cancel()
                     if isinstance((await asyncio.gather(task, return_exceptions=True))[0], int):
                         published.append(len(published))
                 return cancelled
@@ -115,7 +116,7 @@ class Asyncio(TestCase):
                 if data:
                     got.append(int.from_bytes(data[:4], "little"))
             self.assertEqual(got, list(range(total)))
-            self.assertGreater(await publishing, 10)
+            self.assertGreater(await publishing, 0)
 
         self.in_each_loop(main)
 
