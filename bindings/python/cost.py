@@ -16,7 +16,9 @@ ENDS = """
 import sys, time
 from causeway_ipc import Group
 what, read, write = sys.argv[1:]
-subscriber, publisher = Group.join(read).subscribe(), Group.join(write).publisher()
+# The publisher first: a group admits a subscriber when its one publisher is there.
+publisher = Group.join(write).publisher()
+subscriber = Group.join(read).subscribe()
 if what == "echo":
     for message in subscriber:
         publisher.publish(message.data)

@@ -119,7 +119,7 @@ impl Seen {
 
 type Send = dyn FnMut(&[u8]);
 
-/// One way from here to here: what sends, what has come, and the processes between.
+/// One path that is measured: its sender, what has arrived, and the processes between.
 struct Path {
     name: &'static str,
     send: Box<Send>,

@@ -93,7 +93,7 @@ impl Store {
             .with_timeout(REQUEST)
             .with_connect_timeout(Duration::from_secs(5))
             .with_allow_http(is_plain_http);
-        // The builders have the same words and no trait that says so.
+        // The builders have methods of the same names, and no trait in common.
         macro_rules! built {
             ($builder:ident) => {{
                 let builder = $builder::from_env().with_url(address).with_retry(retry);

@@ -12,8 +12,9 @@ use causeway::{Group, Policy, Publisher, Received, Subscriber};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [what, read, write] = &arguments[..] else { return Err("round_trip echo|time READ WRITE".into()) };
-    let subscriber = Group::join(read)?.subscribe(Policy::Reliable)?;
+    // The publisher first: a group admits a subscriber when its one publisher is there.
     let publisher = Group::join(write)?.publisher()?;
+    let subscriber = Group::join(read)?.subscribe(Policy::Reliable)?;
     match what.as_str() {
         "echo" => echo(subscriber, publisher),
         "time" => time(subscriber, publisher),

@@ -101,7 +101,7 @@ fn messages_of_a_bus_have_twins_in_json_which_are_no_messages_of_the_bus() {
     assert_eq!(schema("/signal/com.example.Clock/Ticked"), None);
     let (code, counts) = verified(&[file]);
     assert_eq!((code, &counts.unwrap()["messages"]), (0, &own.len().into()));
-    // They do not stand in the way of a replay.
+    // A replay passes over them.
     let again = folder.path().join("again");
     let output = recorder(&["replay", file, again.to_str().unwrap(), "--speed", "max"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
