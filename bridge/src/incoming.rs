@@ -9,7 +9,7 @@ mod restoring;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ use crate::lists::GroupPlace;
 use crate::net::Net;
 use crate::state::State;
 use crate::status::{Direction, Route, Status, count};
-use crate::wire::{Kind, Packed, Packet, Stamp, mark_of};
+use crate::wire::{Kind, Packed, Packet, Part, Stamp, mark_of};
 
 /// Bytes of messages that wait for their turn, for each host and in all that is to be published.
 const WAITING_BYTES_MAX: usize = 16 << 20;
@@ -42,6 +42,13 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// How long one wait for space in the log of this host lasts.
 const SPACE_TIME: Duration = Duration::from_millis(100);
+
+/// Why messages are lost that the sender still has.
+const KEPT_BACK: &str = "messages do not come although they are sent again: a rule of Zenoh keeps them back; they are counted as lost";
+
+fn too_long(error: &Error) -> String {
+    format!("{error}; lost: the log of this host must be as large as that of the other")
+}
 
 /// What comes in.
 #[derive(Clone, Debug)]
@@ -65,6 +72,16 @@ impl Waiting {
     }
 }
 
+/// A message that comes in parts: what there is of it.
+#[derive(Debug)]
+struct Long {
+    index: u64,
+    length: u64,
+    payload: Vec<u8>,
+    /// A part has come since more was asked for.
+    is_coming: bool,
+}
+
 /// A host whose messages come in.
 #[derive(Debug, Default)]
 struct Origin {
@@ -78,6 +95,8 @@ struct Origin {
     /// What came too early, by its beginning.
     early: BTreeMap<u64, Waiting>,
     early_bytes: usize,
+    /// The message that is taken next, if it is a long one of which something has come.
+    long: Option<Long>,
     /// The sender has been told where this end is, and has said where it begins.
     is_linked: bool,
     asked: Option<Instant>,
@@ -87,6 +106,17 @@ struct Origin {
 }
 
 impl Origin {
+    /// This index is taken next.
+    fn go_on_at(&mut self, next: u64) {
+        self.next = next;
+        self.long.take_if(|long| long.index < next);
+    }
+
+    /// How many messages were taken, and how many bytes of the next one: more, where something has come.
+    fn reached(&self) -> (u64, usize) {
+        (self.next, self.long.as_ref().map_or(0, |long| long.payload.len()))
+    }
+
     fn set_linked(&mut self, is_linked: bool) {
         self.is_linked = is_linked;
         if let Some(route) = &self.route {
@@ -120,6 +150,8 @@ struct Shared {
     /// There is something to publish, or to ask.
     work: Condvar,
     publisher: Mutex<Publisher>,
+    /// That of the publisher, as it was last.
+    payload_bytes_max: AtomicU64,
 }
 
 /// The receiving side of one group; it ends when it is dropped.
@@ -151,6 +183,7 @@ impl Incoming {
             state,
             inner: Mutex::new(inner),
             work: Condvar::new(),
+            payload_bytes_max: AtomicU64::new(publisher.payload_bytes_max() as u64),
             publisher: Mutex::new(publisher),
         });
         let threads = [("ask", Shared::ask as fn(&Arc<Shared>)), ("publish", Shared::publish_waiting)].map(
@@ -241,11 +274,52 @@ impl Shared {
                 }
                 return;
             }
+            Kind::Part if is_wanted => match self.take_part(origin, stamp, topic, payload) {
+                Some(item) => item,
+                None => return,
+            },
             Kind::Lost => Item::Lost(stamp.lost(&payload.to_bytes())),
-            Kind::Message | Kind::Nothing | Kind::End | Kind::Pack => Item::Nothing,
+            Kind::Message | Kind::Nothing | Kind::End | Kind::Pack | Kind::Part => Item::Nothing,
         };
-        let waiting = Waiting { index: stamp.index, item, is_awaited: stamp.is_awaited };
+        // Nothing goes on at the sender until it has heard of a long message.
+        let is_awaited = stamp.is_awaited || stamp.kind == Kind::Part;
+        let waiting = Waiting { index: stamp.index, item, is_awaited };
         self.accept(&mut inner, host, stamp.from, waiting, &route);
+    }
+
+    /// A part of a long message: the message, if it is the last one, and a loss, if there is no use in asking for another.
+    fn take_part(&self, origin: &mut Origin, stamp: &Stamp, topic: u32, payload: &ZBytes) -> Option<Item> {
+        let (Part { offset, length }, route) = (stamp.part?, origin.route.as_ref()?);
+        if !(stamp.from..=stamp.index).contains(&origin.next) {
+            return None;
+        }
+        let limit = self.payload_bytes_max.load(Ordering::Relaxed);
+        if length > limit {
+            let error = Error::TooLong { payload_bytes: length as usize, limit_bytes: limit as usize };
+            route.fail(&too_long(&error));
+            return Some(Item::Lost(1));
+        }
+        // Where two parts disagree, one of them is not true: from the beginning.
+        origin.long.take_if(|long| (long.index, long.length) != (stamp.index, length));
+        let new = || Long { index: stamp.index, length, payload: Vec::new(), is_coming: false };
+        let long = origin.long.get_or_insert_with(new);
+        let there = long.payload.len() as u64;
+        if payload.is_empty() {
+            // All before it was sent.
+            return (offset > there && !long.is_coming).then(|| {
+                route.fail(KEPT_BACK);
+                Item::Lost(1)
+            });
+        }
+        long.is_coming = true;
+        if offset != there || there + payload.len() as u64 > length {
+            return None;
+        }
+        payload.slices().for_each(|piece| long.payload.extend_from_slice(piece));
+        (long.payload.len() as u64 == length).then(|| {
+            let payload = origin.long.take().map(|long| long.payload.into()).unwrap_or_default();
+            Item::Message { topic, payload }
+        })
     }
 
     /// One part of the log of a host: passed on, kept until what lies before it has come, or dropped.
@@ -264,7 +338,7 @@ impl Shared {
             }
             return self.ask_soon(inner);
         }
-        origin.next = waiting.index + 1;
+        origin.go_on_at(waiting.index + 1);
         self.pass(inner, host, waiting);
         self.take_early(inner, host);
     }
@@ -277,9 +351,9 @@ impl Shared {
             return;
         }
         let kept_back = stamp.index + 1 - origin.next;
-        origin.next = stamp.index + 1;
+        origin.go_on_at(stamp.index + 1);
         if let Some(route) = &origin.route {
-            route.fail("messages do not come although they are sent again: a rule of Zenoh keeps them back; they are counted as lost");
+            route.fail(KEPT_BACK);
         }
         self.pass(
             inner,
@@ -300,7 +374,7 @@ impl Shared {
             if waiting.index < origin.next {
                 continue;
             }
-            origin.next = waiting.index + 1;
+            origin.go_on_at(waiting.index + 1);
             self.pass(inner, host, waiting);
         }
     }
@@ -372,6 +446,7 @@ impl Shared {
             Item::Nothing => return self.skip(state, next),
         };
         let mut publisher = lock(&self.publisher);
+        self.payload_bytes_max.store(publisher.payload_bytes_max() as u64, Ordering::Relaxed);
         let loan = match wait {
             None => publisher.try_loan(payload.len()).map_err(|error| match error {
                 TryPublishError::Full => None,
@@ -390,9 +465,7 @@ impl Shared {
             Err(Some(error @ Error::TooLong { .. })) => {
                 if let Some(route) = route {
                     count(&route.counters.lost, 1);
-                    route.fail(&format!(
-                        "{error}; lost: the log of this host must be as large as that of the other"
-                    ));
+                    route.fail(&too_long(&error));
                 }
                 return self.skip(state, next);
             }

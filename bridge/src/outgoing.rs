@@ -59,6 +59,10 @@ const GRACE: Duration = Duration::from_secs(2);
 const DEMOTED_FOR: Duration = Duration::from_secs(10);
 /// One answer has at most so many bytes, and one message more.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// A message with more bytes is not sent: whoever wants it asks for it, and gets it in parts of so many bytes. Zenoh ends a session in
+/// which a message needs more than some seconds, at each router that it passes.
+const SENT_BYTES_MAX: usize = 1 << 20;
+const PART_BYTES: usize = 256 << 10;
 
 /// What comes from the network, and what this end is told.
 #[derive(Debug)]
@@ -117,6 +121,8 @@ pub struct Outgoing {
     teller: UnboundedSender<Event>,
     events: UnboundedReceiver<Event>,
     questions: Vec<Query>,
+    /// The long message that was asked for last.
+    long: Option<(Stamp, Vec<u8>)>,
     is_ending: bool,
     /// Messages may go alone from here on.
     alone_from: Instant,
@@ -196,6 +202,7 @@ impl Outgoing {
             topic: 0,
             is_awaited: false,
             hops: vec![net.id],
+            part: None,
         };
         let doorbell = doorbell_of(&subscriber)?;
         let mut outgoing = Outgoing {
@@ -222,6 +229,7 @@ impl Outgoing {
             teller,
             events,
             questions: Vec::new(),
+            long: None,
             is_ending: false,
             alone_from: Instant::now(),
             begun: Instant::now(),
@@ -268,7 +276,12 @@ impl Outgoing {
         (self.stamp.publisher, self.stamp.sequence) = (message.publisher, message.sequence);
         (self.stamp.from, self.stamp.index, self.stamp.position) = (self.from, index, position);
         self.stamp.topic = message.topic;
-        if way != Way::Nowhere {
+        if message.bytes.len() > SENT_BYTES_MAX {
+            // A pack has no gaps. The others ask for the message when they hear a beat, which is due now.
+            self.publishers.send(&mut self.pack, Way::Together, &self.route)?;
+            self.beat_at -= BEAT;
+            count(&self.route.counters.sent, u64::from(way != Way::Nowhere));
+        } else if way != Way::Nowhere {
             let packed = Packed {
                 publisher: message.publisher,
                 sequence: message.sequence,
@@ -386,6 +399,7 @@ impl Outgoing {
             count(&self.route.counters.acknowledged, (first - before) as u64);
         }
         self.lacking = (position, acked);
+        self.long.take_if(|(stamp, _)| stamp.index < acked);
         self.subscriber.release(Position(position));
         let waiting = if self.peers.is_empty() { 0 } else { self.entries.len() - first };
         self.route.counters.queue.store(waiting as u64, Ordering::Relaxed);

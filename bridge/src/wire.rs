@@ -23,6 +23,17 @@ pub enum Kind {
     End = 3,
     /// Several messages of one topic in one: see [`Packed`].
     Pack = 4,
+    /// A part of a message that is too long to go in one: see [`Part`]. Without a payload it says that all before it was sent.
+    Part = 5,
+}
+
+/// Which part of its message a payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Bytes of the message before it.
+    pub offset: u64,
+    /// Bytes of the message.
+    pub length: u64,
 }
 
 /// The number by which a host is known in attachments: FNV-1a of its name, mixed so that all bits differ, never 0.
@@ -67,6 +78,8 @@ pub struct Stamp {
     pub is_awaited: bool,
     /// The hosts that it has passed, its origin first.
     pub hops: Vec<u64>,
+    /// Of [`Kind::Part`] alone, and always of it.
+    pub part: Option<Part>,
 }
 
 impl Stamp {
@@ -81,8 +94,9 @@ impl Stamp {
         for word in [self.epoch, self.incarnation, self.topic, u32::from(self.is_awaited)] {
             bytes.extend(word.to_le_bytes());
         }
-        for hop in &self.hops {
-            bytes.extend(hop.to_le_bytes());
+        let part = self.part.iter().flat_map(|part| [part.offset, part.length]);
+        for word in self.hops.iter().copied().chain(part) {
+            bytes.extend(word.to_le_bytes());
         }
         bytes
     }
@@ -90,7 +104,7 @@ impl Stamp {
     /// What an attachment says, if it is one.
     pub fn parse(bytes: &[u8]) -> Option<Stamp> {
         let mut bytes = Bytes::of(bytes)?;
-        let kinds = [Kind::Message, Kind::Lost, Kind::Nothing, Kind::End, Kind::Pack];
+        let kinds = [Kind::Message, Kind::Lost, Kind::Nothing, Kind::End, Kind::Pack, Kind::Part];
         let [kind, publisher, hops] = bytes.take()?;
         let kind = *kinds.get(usize::from(kind))?;
         let sequence = bytes.u32()?;
@@ -101,6 +115,10 @@ impl Stamp {
             return None;
         }
         let hops = (0..hops).map(|_| bytes.u64()).collect::<Option<_>>()?;
+        let part = match kind {
+            Kind::Part => Some(Part { offset: bytes.u64()?, length: bytes.u64()? }),
+            _ => None,
+        };
         let is_awaited = flags & 1 != 0;
         Some(Stamp {
             kind,
@@ -115,6 +133,7 @@ impl Stamp {
             topic,
             is_awaited,
             hops,
+            part,
         })
     }
 
@@ -345,6 +364,7 @@ mod tests {
             topic: 11,
             is_awaited: true,
             hops: vec![21, 22],
+            part: None,
         }
     }
 
@@ -357,6 +377,20 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(Stamp::parse(&bytes[..length]), None, "{length} bytes");
         }
+    }
+
+    #[test]
+    fn a_part_says_which_behind_the_hosts() {
+        let part = Some(Part { offset: 512, length: 1 << 40 });
+        let of_a_part = Stamp { kind: Kind::Part, part, ..stamp() };
+        let bytes = of_a_part.to_bytes();
+        assert_eq!((bytes[1], bytes.len()), (5, 56 + 16 + 16));
+        assert_eq!(
+            [72, 80].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())),
+            [512, 1 << 40]
+        );
+        assert_eq!(Stamp::parse(&[&bytes[..], &[1, 2, 3]].concat()), Some(of_a_part));
+        assert_eq!(Stamp::parse(&bytes[..bytes.len() - 1]), None);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Shared {
         }
         origin.head = head;
         if (from..head).contains(&origin.next) {
-            origin.next = head;
+            origin.go_on_at(head);
             let nothing = Waiting { index: head - 1, item: Item::Nothing, is_awaited: false };
             self.pass(&mut inner, host, nothing);
             self.take_early(&mut inner, host);
@@ -112,9 +112,12 @@ impl Shared {
         }
         let Some(origin) = inner.origins.get_mut(&host) else { return inner };
         origin.is_fetching = true;
-        let begun = origin.next;
+        let begun = origin.reached();
+        if let Some(long) = &mut origin.long {
+            long.is_coming = false;
+        }
         let hello = Packet::Hello { host: self.net.id, group: origin.group, next: origin.done };
-        let key = format!("{}?from={};to={end}", self.keys.link(&origin.name), origin.next);
+        let key = format!("{}?from={};to={end};part={}", self.keys.link(&origin.name), begun.0, begun.1);
         let route = origin.route.clone();
         drop(inner);
         let (shared, over) = (Arc::clone(self), Arc::clone(self));
@@ -140,7 +143,7 @@ impl Shared {
                 over.acknowledge(origin);
                 let is_behind = !origin.early.is_empty() || origin.next < origin.head;
                 // What brought nothing is asked again in a while.
-                if is_behind && origin.next > begun {
+                if is_behind && origin.reached() > begun {
                     over.ask_soon(&mut inner);
                 }
             }
@@ -196,7 +199,7 @@ impl Shared {
             if waits {
                 return;
             }
-            (origin.group, origin.next, origin.done) = (group, begin, begin);
+            (origin.group, origin.next, origin.done, origin.long) = (group, begin, begin, None);
             if let Some((state, slot)) = self.state.as_ref().zip(origin.slot) {
                 state.begin(slot, group, begin);
             }

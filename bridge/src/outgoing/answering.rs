@@ -6,9 +6,9 @@ use causeway::Position;
 use zenoh::Wait;
 use zenoh::query::Query;
 
-use super::{ANSWER_BYTES_MAX, CROWDED, Outgoing, Peer};
+use super::{ANSWER_BYTES_MAX, CROWDED, Outgoing, PART_BYTES, Peer, SENT_BYTES_MAX};
 use crate::status::count;
-use crate::wire::{Kind, Packet, Stamp};
+use crate::wire::{Kind, Packet, Part, Stamp};
 
 impl Outgoing {
     pub(super) fn answer(&mut self, query: &Query) {
@@ -27,7 +27,7 @@ impl Outgoing {
                 }
                 // A message that went alone found no space perhaps.
                 self.alone_from = now + CROWDED;
-                self.send_again(query, from, to);
+                self.send_again(query, from, to, number("part").unwrap_or(0));
             }
             _ => self.welcome(query, host, group, next),
         }
@@ -57,15 +57,17 @@ impl Outgoing {
         self.peers_changed();
     }
 
-    /// Sends what lies from one index up to before another, as far as it is still there, and says of the rest that it is lost.
-    fn send_again(&mut self, query: &Query, from: u64, to: u64) {
+    /// Sends what lies from one index up to before another, as far as it is still there, and says of the rest that it is lost. The
+    /// receiver has `part` bytes of the first message if that is a long one.
+    fn send_again(&mut self, query: &Query, from: u64, to: u64, part: u64) {
         let (mut at, to, mut bytes) = (from, to.min(self.next), 0);
         let mut stamp = Stamp { is_awaited: false, ..self.stamp.clone() };
         let (route, keys, link) = (&self.route, &self.keys, self.keys.link(&self.net.host));
         let reply = |stamp: &Stamp, payload: Vec<u8>| {
             // Under the key that it had before: what a rule keeps back there is kept back here.
             let is_message = stamp.kind == Kind::Message;
-            let key = if is_message { keys.topic(stamp.topic) } else { link.clone() };
+            let is_part = stamp.kind == Kind::Part && !payload.is_empty();
+            let key = if is_message || is_part { keys.topic(stamp.topic) } else { link.clone() };
             count(&route.counters.resent, u64::from(is_message));
             let _ = query.reply(key, payload).attachment(stamp.to_bytes()).wait();
         };
@@ -75,9 +77,11 @@ impl Outgoing {
             let (begin, before) = lost.unwrap_or((begin, 0));
             *lost = Some((begin, before + messages));
         };
+        let mut is_whole = true;
         let first = self.entries.partition_point(|entry| entry.index < from);
         for entry in self.entries.iter().skip(first).take_while(|entry| entry.from < to).copied() {
             if bytes > ANSWER_BYTES_MAX {
+                is_whole = false;
                 break;
             }
             // What is older than all entries; which of it crossed is not known.
@@ -85,15 +89,20 @@ impl Outgoing {
                 lose(&mut lost, at, entry.from - at);
                 at = entry.from;
             }
-            let again = match entry.kind {
-                Kind::Message => self.subscriber.read_again(Position(entry.position)).ok().flatten(),
-                _ => None,
+            let payload = match self.long.take_if(|(of, _)| of.index == entry.index) {
+                Some((of, payload)) => {
+                    (stamp.publisher, stamp.sequence, stamp.topic) = (of.publisher, of.sequence, of.topic);
+                    Some(payload)
+                }
+                None if entry.kind == Kind::Message => {
+                    self.subscriber.read_again(Position(entry.position)).ok().flatten().map(|message| {
+                        (stamp.publisher, stamp.sequence, stamp.topic) =
+                            (message.publisher, message.sequence, message.topic);
+                        message.bytes.to_vec()
+                    })
+                }
+                None => None,
             };
-            let payload = again.map(|message| {
-                (stamp.publisher, stamp.sequence, stamp.topic) =
-                    (message.publisher, message.sequence, message.topic);
-                message.bytes.to_vec()
-            });
             match (entry.kind, &payload) {
                 (Kind::Message, None) => lose(&mut lost, at, 1),
                 (Kind::Lost, _) => lose(&mut lost, at, entry.index + 1 - at),
@@ -104,13 +113,36 @@ impl Outgoing {
                     }
                     (stamp.kind, stamp.from, stamp.index, stamp.position) =
                         (entry.kind, at, entry.index, entry.position);
-                    bytes += payload.as_ref().map_or(0, Vec::len) + 64;
-                    reply(&stamp, payload.unwrap_or_default());
+                    let payload = payload.unwrap_or_default();
+                    if payload.len() <= SENT_BYTES_MAX {
+                        bytes += payload.len() + 64;
+                        reply(&stamp, payload);
+                    } else {
+                        let (begin, length) = (if at == from { part as usize } else { 0 }, payload.len());
+                        let begin = begin.min(length);
+                        let end = length.min(begin + PART_BYTES.max(ANSWER_BYTES_MAX.saturating_sub(bytes)));
+                        let of = |offset| Some(Part { offset: offset as u64, length: length as u64 });
+                        stamp.kind = Kind::Part;
+                        for offset in (begin..end).step_by(PART_BYTES) {
+                            stamp.part = of(offset);
+                            reply(&stamp, payload[offset..end.min(offset + PART_BYTES)].to_vec());
+                        }
+                        if end < length {
+                            stamp.part = of(end);
+                            reply(&stamp, Vec::new());
+                        }
+                        stamp.part = None;
+                        bytes += end - begin;
+                        self.long = Some((stamp.clone(), payload));
+                        if end < length {
+                            is_whole = false;
+                            break;
+                        }
+                    }
                 }
             }
             at = entry.index + 1;
         }
-        let is_whole = bytes <= ANSWER_BYTES_MAX;
         if is_whole && at < to.min(self.from) {
             lose(&mut lost, at, to.min(self.from) - at);
             at = to.min(self.from);

@@ -7,12 +7,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use causeway_bridge::keys::Realm;
-use causeway_bridge::wire::{Kind, Packet, Stamp, host_id};
+use causeway_bridge::wire::{Kind, Packet, Part, Stamp, host_id};
 use causeway_testkit::{at_another_time, eventually_seen, skipped};
 use serde_json::Value;
 use zenoh::{Session, Wait};
 
-use crate::support::{Bridge, GROUP, Host, REALM, Router, eventually, program, read_until, tick};
+use crate::support::{Bridge, GROUP, Host, REALM, Router, eventually, options, program, read_until, tick};
 
 /// A session of somebody else.
 fn plain_zenoh(router: &Router) -> Session {
@@ -142,6 +142,35 @@ fn messages_that_went_in_a_circle_come_twice_or_have_impossible_numbers_are_drop
     let seen = read_until(&mut subscriber, "the one message has not come", |seen| seen.contains_key(&0));
     assert_eq!(seen[&0].received, 1);
     scene.works();
+}
+
+/// Somebody begins a long message in the name of a host, which then sends another one.
+#[test]
+fn parts_that_a_host_did_not_send_do_not_get_into_its_long_message() {
+    let router = Router::start();
+    let hosts = ["a", "b"].map(|name| Host::with(name, options().capacity_bytes(32 << 20)));
+    let bridges = hosts.each_ref().map(|host| host.bridge(&router));
+    bridges.iter().for_each(|bridge| bridge.linked(1));
+    let (session, keys) = (plain_zenoh(&router), Realm::new(REALM).group(GROUP));
+    let heard = session.declare_subscriber(keys.topics()).wait().unwrap();
+    let mut subscriber = hosts[1].subscribe();
+    let mut publisher = hosts[0].group.publisher().unwrap();
+    let _ = publisher.publish(&tick(0, 8)).unwrap();
+    let sample = heard.recv_timeout(Duration::from_secs(20)).unwrap().expect("a message");
+    let stamp = Stamp::parse(&sample.attachment().unwrap().to_bytes()).unwrap();
+    read_until(&mut subscriber, "the first message has not come", |seen| seen.contains_key(&0));
+    let (from, index) = (stamp.index + 1, stamp.index + 1);
+    for (offset, length, bytes) in [(0, 4 << 20, 100), (0, 0, 1), (7, 1 << 20, 9)] {
+        let stamp =
+            Stamp { kind: Kind::Part, from, index, part: Some(Part { offset, length }), ..stamp.clone() };
+        session.put(keys.topic(0), vec![7; bytes]).attachment(stamp.to_bytes()).wait().unwrap();
+    }
+    let _ = publisher.publish(&tick(1, 3 << 20)).unwrap();
+    let _ = publisher.publish(&tick(2, 8)).unwrap();
+    let seen = read_until(&mut subscriber, "what follows has not come", |seen| {
+        seen.get(&0).is_some_and(|seen| seen.next == 3)
+    });
+    assert_eq!((seen[&0].received, &bridges[1].route("in", "a")["lost"]), (2, &0.into()));
 }
 
 #[test]

@@ -210,15 +210,16 @@ fn a_ticker_loses_nothing_beside_a_group_that_fills_the_same_slow_link() {
     assert_eq!(counts(&seen), (published, 0));
 }
 
+/// Longer than Zenoh's session lives without an answer, and the link is cut in the midst of it.
 #[test]
 fn a_long_message_comes_whole_over_a_slow_link() {
     let Some(net) = Net::new() else { return };
-    let mebibytes = setting("CAUSEWAY_BRIDGE_LONG_MIB", 8);
+    let mebibytes = setting("CAUSEWAY_BRIDGE_LONG_MIB", 64);
     if !net.shape(2, &["tbf", "rate", "100mbit", "burst", "128kb", "latency", "400ms"]) {
         return skipped("tc has no tbf here");
     }
     let _router = net.router();
-    let capacity = (mebibytes << 20).next_power_of_two() * 8;
+    let capacity = (mebibytes << 20).next_power_of_two() * 4;
     let hosts = ["a", "b"].map(|name| Host::with(name, options().capacity_bytes(capacity)));
     let bridges = [net.bridge(1, &hosts[0], &["--patience", "60s"]), net.bridge(2, &hosts[1], &[])];
     let mut subscriber = hosts[1].subscribe();
@@ -227,6 +228,10 @@ fn a_long_message_comes_whole_over_a_slow_link() {
     let begin = Instant::now();
     let _ = publisher.publish(&tick(0, (mebibytes << 20) as usize)).unwrap();
     let _ = publisher.publish(&tick(1, 8)).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    net.link(2, "down");
+    std::thread::sleep(Duration::from_secs(3));
+    net.link(2, "up");
     let seen = read_until(&mut subscriber, "the long message has not come", |seen| {
         seen.get(&0).is_some_and(|seen| seen.next == 2)
     });

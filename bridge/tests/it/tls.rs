@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::support::{
-    Bridge, GROUP, Host, Running, eventually, free_port, program, read_until, temp_dir, tick, zenohd,
+    Bridge, GROUP, Host, Running, eventually, free_port, options, program, read_until, temp_dir, tick, zenohd,
 };
 
 fn make(folder: &Path, hosts: &[&str]) {
@@ -87,7 +87,7 @@ fn an_access_rule_of_zenoh_denies_one_topic_to_one_host() {
         "policies": [{ "rules": ["secret"], "subjects": ["b"] }] }"#;
     let port = free_port();
     let _router = router(&realm, port, rules);
-    let hosts = ["a", "b", "c"].map(Host::new);
+    let hosts = ["a", "b", "c"].map(|name| Host::with(name, options().capacity_bytes(32 << 20)));
     let bridges = hosts.each_ref().map(|host| bridge(host, port, &realm.join(&host.name)));
     bridges[0].linked(2);
     let mut subscribers = hosts.each_ref().map(Host::subscribe);
@@ -97,7 +97,10 @@ fn an_access_rule_of_zenoh_denies_one_topic_to_one_host() {
             let _ = publisher.publish_with_topic(topic, &tick(number, 8)).unwrap();
         }
     }
-    let is_all = |seen: &crate::support::Seen| seen.received == 50;
+    // A long one, which comes in parts.
+    let _ = publisher.publish_with_topic(7, &tick(50, 3 << 20)).unwrap();
+    let _ = publisher.publish_with_topic(6, &tick(50, 3 << 20)).unwrap();
+    let is_all = |seen: &crate::support::Seen| seen.received == 51;
     let c = read_until(&mut subscribers[2], "host c does not get all", |seen| {
         [6, 7].iter().all(|topic| seen.get(topic).is_some_and(is_all))
     });
@@ -108,6 +111,6 @@ fn an_access_rule_of_zenoh_denies_one_topic_to_one_host() {
     });
     assert_eq!(b.len(), 1, "{b:?}");
     eventually("what is kept back is not counted", || {
-        bridges[1].route("in", "a")["lost"].as_u64() >= Some(49)
+        bridges[1].route("in", "a")["lost"].as_u64() >= Some(50)
     });
 }
