@@ -344,6 +344,15 @@ impl Outgoing {
         self.bytes_on_their_way() > self.window_bytes
     }
 
+    fn may_read(&self) -> bool {
+        !self.is_window_full() && !self.is_resting()
+    }
+
+    /// Whether nothing is read, since nobody listens and no publisher waits: publishers are faster beside a log that nobody reads.
+    fn is_resting(&self) -> bool {
+        self.demoted_until.is_some() && self.peers.is_empty()
+    }
+
     /// Everything that comes from the network; questions are answered later.
     fn hear(&mut self) {
         while let Ok(event) = self.events.try_recv() {
@@ -441,7 +450,8 @@ impl Outgoing {
 
     /// Subscribes anew once the others take messages again, so that publishers wait for this end as before.
     fn promote_if_due(&mut self) -> Result<()> {
-        if self.demoted_until.is_none_or(|until| Instant::now() < until) || self.is_window_full() {
+        let is_early = self.demoted_until.is_none_or(|until| Instant::now() < until);
+        if is_early || self.is_resting() || self.is_window_full() {
             return Ok(());
         }
         let subscriber = subscribe(&self.group, self.patience)?;

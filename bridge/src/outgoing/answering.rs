@@ -6,18 +6,19 @@ use causeway::Position;
 use zenoh::Wait;
 use zenoh::query::Query;
 
-use super::{ANSWER_BYTES_MAX, CROWDED, Outgoing, PART_BYTES, Peer, SENT_BYTES_MAX};
+use super::{ANSWER_BYTES_MAX, CROWDED, Outgoing, PART_BYTES, Peer, SENT_BYTES_MAX, Way};
+use crate::failure::Result;
 use crate::status::count;
 use crate::wire::{Kind, Packet, Part, Stamp};
 
 impl Outgoing {
-    pub(super) fn answer(&mut self, query: &Query) {
+    pub(super) fn answer(&mut self, query: &Query) -> Result<()> {
         let number = |name| query.parameters().get(name).and_then(|text| text.parse::<u64>().ok());
         let packet = query.payload().and_then(|payload| Packet::parse(&payload.to_bytes()));
         let Some(Packet::Hello { host, group, next }) = packet else {
             count(&self.route.counters.refused, 1);
             let _ = query.reply_err("not understood: this bridge speaks format 1").wait();
-            return;
+            return Ok(());
         };
         match (number("from"), number("to")) {
             (Some(from), Some(to)) => {
@@ -29,8 +30,16 @@ impl Outgoing {
                 self.alone_from = now + CROWDED;
                 self.send_again(query, from, to, number("part").unwrap_or(0));
             }
-            _ => self.welcome(query, host, group, next),
+            _ => {
+                if self.is_resting() {
+                    // What was published meanwhile is sent to those who ask for it.
+                    let head = self.group.report()?.messages;
+                    while self.read < head && self.receive(Way::Nowhere)? {}
+                }
+                self.welcome(query, host, group, next);
+            }
         }
+        Ok(())
     }
 
     /// A receiver begins, or begins again.

@@ -115,12 +115,12 @@ impl Outgoing {
         loop {
             self.hear();
             for query in std::mem::take(&mut self.questions) {
-                self.answer(&query);
+                self.answer(&query)?;
             }
             self.forget_silent();
             self.beat_if_due();
             let mut received = 0;
-            while received < BATCH && !self.is_window_full() && self.receive(Way::Together)? {
+            while received < BATCH && self.may_read() && self.receive(Way::Together)? {
                 received += 1;
             }
             self.publishers.send(&mut self.pack, Way::Together, &self.route)?;
@@ -137,7 +137,7 @@ impl Outgoing {
     /// Sleeps until there is something to do.
     async fn sleep(&mut self) -> Result<()> {
         let mut until = self.beat_due();
-        let mut reads = !self.is_window_full();
+        let mut reads = self.may_read();
         if reads {
             match self.subscriber.arm() {
                 Ok(true) => {}
