@@ -1,5 +1,6 @@
 //! What a sender answers to a receiver that begins, or that lacks messages.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use causeway::Position;
@@ -8,7 +9,8 @@ use zenoh::query::Query;
 
 use super::{ANSWER_BYTES_MAX, CROWDED, Outgoing, PART_BYTES, Peer, SENT_BYTES_MAX, Way};
 use crate::failure::Result;
-use crate::status::count;
+use crate::keys::GroupKeys;
+use crate::status::{Route, count};
 use crate::wire::{Kind, Packet, Part, Stamp};
 
 impl Outgoing {
@@ -69,17 +71,10 @@ impl Outgoing {
     /// Sends what lies from one index up to before another, as far as it is still there, and says of the rest that it is lost. The
     /// receiver has `part` bytes of the first message if that is a long one.
     fn send_again(&mut self, query: &Query, from: u64, to: u64, part: u64) {
-        let (mut at, to, mut bytes) = (from, to.min(self.next), 0);
-        let mut stamp = Stamp { is_awaited: false, ..self.stamp.clone() };
-        let (route, keys, link) = (&self.route, &self.keys, self.keys.link(&self.net.host));
-        let reply = |stamp: &Stamp, payload: Vec<u8>| {
-            // Under the key that it had before: what a rule keeps back there is kept back here.
-            let is_message = stamp.kind == Kind::Message;
-            let is_part = stamp.kind == Kind::Part && !payload.is_empty();
-            let key = if is_message || is_part { keys.topic(stamp.topic) } else { link.clone() };
-            count(&route.counters.resent, u64::from(is_message));
-            let _ = query.reply(key, payload).attachment(stamp.to_bytes()).wait();
-        };
+        let (mut at, to) = (from, to.min(self.next));
+        let stamp = Stamp { is_awaited: false, ..self.stamp.clone() };
+        let link = self.keys.link(&self.net.host);
+        let mut answer = Answer { query, keys: &self.keys, route: &self.route, link, stamp, bytes: 0 };
         // Where messages begin that are not there any more, and how many they are.
         let mut lost: Option<(u64, u64)> = None;
         let lose = |lost: &mut Option<(u64, u64)>, begin, messages| {
@@ -89,7 +84,7 @@ impl Outgoing {
         let mut is_whole = true;
         let first = self.entries.partition_point(|entry| entry.index < from);
         for entry in self.entries.iter().skip(first).take_while(|entry| entry.from < to).copied() {
-            if bytes > ANSWER_BYTES_MAX {
+            if answer.bytes > ANSWER_BYTES_MAX {
                 is_whole = false;
                 break;
             }
@@ -99,52 +94,29 @@ impl Outgoing {
                 at = entry.from;
             }
             let payload = match self.long.take_if(|(of, _)| of.index == entry.index) {
-                Some((of, payload)) => {
-                    (stamp.publisher, stamp.sequence, stamp.topic) = (of.publisher, of.sequence, of.topic);
-                    Some(payload)
-                }
+                Some((of, payload)) => Some((of.publisher, of.sequence, of.topic, payload)),
                 None if entry.kind == Kind::Message => {
-                    self.subscriber.read_again(Position(entry.position)).ok().flatten().map(|message| {
-                        (stamp.publisher, stamp.sequence, stamp.topic) =
-                            (message.publisher, message.sequence, message.topic);
-                        message.bytes.to_vec()
-                    })
+                    let again = self.subscriber.read_again(Position(entry.position)).ok().flatten();
+                    again.map(|of| (of.publisher, of.sequence, of.topic, of.bytes.to_vec()))
                 }
                 None => None,
             };
-            match (entry.kind, &payload) {
+            match (entry.kind, payload) {
                 (Kind::Message, None) => lose(&mut lost, at, 1),
                 (Kind::Lost, _) => lose(&mut lost, at, entry.index + 1 - at),
-                _ => {
-                    if let Some((begin, messages)) = lost.take() {
-                        (stamp.kind, stamp.from, stamp.index) = (Kind::Lost, begin, at - 1);
-                        reply(&stamp, messages.to_le_bytes().into());
-                    }
-                    (stamp.kind, stamp.from, stamp.index, stamp.position) =
-                        (entry.kind, at, entry.index, entry.position);
-                    let payload = payload.unwrap_or_default();
+                (kind, payload) => {
+                    answer.lost(lost.take(), at);
+                    answer.stamp.position = entry.position;
+                    let (publisher, sequence, topic, payload) = payload.unwrap_or_default();
+                    (answer.stamp.publisher, answer.stamp.sequence, answer.stamp.topic) =
+                        (publisher, sequence, topic);
                     if payload.len() <= SENT_BYTES_MAX {
-                        bytes += payload.len() + 64;
-                        reply(&stamp, payload);
+                        answer.say(kind, at..entry.index + 1, payload);
                     } else {
-                        let (begin, length) = (if at == from { part as usize } else { 0 }, payload.len());
-                        let begin = begin.min(length);
-                        let end = length.min(begin + PART_BYTES.max(ANSWER_BYTES_MAX.saturating_sub(bytes)));
-                        let of = |offset| Some(Part { offset: offset as u64, length: length as u64 });
-                        stamp.kind = Kind::Part;
-                        for offset in (begin..end).step_by(PART_BYTES) {
-                            stamp.part = of(offset);
-                            reply(&stamp, payload[offset..end.min(offset + PART_BYTES)].to_vec());
-                        }
-                        if end < length {
-                            stamp.part = of(end);
-                            reply(&stamp, Vec::new());
-                        }
-                        stamp.part = None;
-                        bytes += end - begin;
-                        self.long = Some((stamp.clone(), payload));
-                        if end < length {
-                            is_whole = false;
+                        let there = if at == from { part } else { 0 };
+                        is_whole = answer.parts(at..entry.index + 1, &payload, there);
+                        self.long = Some((Stamp { index: entry.index, ..answer.stamp.clone() }, payload));
+                        if !is_whole {
                             break;
                         }
                     }
@@ -156,18 +128,65 @@ impl Outgoing {
             lose(&mut lost, at, to.min(self.from) - at);
             at = to.min(self.from);
         }
-        if let Some((begin, messages)) = lost {
-            (stamp.kind, stamp.from, stamp.index) = (Kind::Lost, begin, at - 1);
-            reply(&stamp, messages.to_le_bytes().into());
-        }
+        answer.lost(lost, at);
         if is_whole && at < to {
-            (stamp.kind, stamp.from, stamp.index) = (Kind::Nothing, at, to - 1);
-            reply(&stamp, Vec::new());
+            answer.say(Kind::Nothing, at..to, Vec::new());
             at = to;
         }
         if from < at {
-            (stamp.kind, stamp.from, stamp.index) = (Kind::End, from, at - 1);
-            reply(&stamp, Vec::new());
+            answer.say(Kind::End, from..at, Vec::new());
         }
+    }
+}
+
+/// An answer, as it is sent.
+struct Answer<'a> {
+    query: &'a Query,
+    keys: &'a GroupKeys,
+    route: &'a Route,
+    link: String,
+    /// Of what is sent next.
+    stamp: Stamp,
+    /// What was sent.
+    bytes: usize,
+}
+
+impl Answer<'_> {
+    /// Of these indices, all but the last of which do not cross.
+    fn say(&mut self, kind: Kind, of: Range<u64>, payload: Vec<u8>) {
+        (self.stamp.kind, self.stamp.from, self.stamp.index) = (kind, of.start, of.end - 1);
+        self.bytes += payload.len() + 64;
+        // Under the key that it had before: what a rule keeps back there is kept back here.
+        let has_payload = kind == Kind::Message || kind == Kind::Part && !payload.is_empty();
+        let key = if has_payload { self.keys.topic(self.stamp.topic) } else { self.link.clone() };
+        count(&self.route.counters.resent, u64::from(kind == Kind::Message));
+        let _ = self.query.reply(key, payload).attachment(self.stamp.to_bytes()).wait();
+    }
+
+    /// So many messages up to `end` are lost, from an index on.
+    fn lost(&mut self, lost: Option<(u64, u64)>, end: u64) {
+        if let Some((begin, messages)) = lost {
+            self.say(Kind::Lost, begin..end, messages.to_le_bytes().into());
+        }
+    }
+
+    /// Parts of a long message of which so many bytes are there, as far as there is space. Whether that is to its end.
+    fn parts(&mut self, of: Range<u64>, payload: &[u8], there: u64) -> bool {
+        let begin = payload.len().min(there as usize);
+        let space = PART_BYTES.max(ANSWER_BYTES_MAX.saturating_sub(self.bytes));
+        let end = payload.len().min(begin + space);
+        let mut say = |offset, part: &[u8]| {
+            self.stamp.part = Some(Part { offset: offset as u64, length: payload.len() as u64 });
+            self.say(Kind::Part, of.clone(), part.to_vec());
+        };
+        for offset in (begin..end).step_by(PART_BYTES) {
+            say(offset, &payload[offset..end.min(offset + PART_BYTES)]);
+        }
+        let is_whole = end == payload.len();
+        if !is_whole {
+            say(end, &[]);
+        }
+        self.stamp.part = None;
+        is_whole
     }
 }
