@@ -133,7 +133,10 @@ impl Shared {
                 shared.take(&stamp, stamp.topic, sample.payload());
             }
             Err(error) => {
-                shared.refuse(route.as_deref(), &error.payload().try_to_string().unwrap_or_default())
+                let answer = error.payload().try_to_string().unwrap_or_default().into_owned();
+                let why =
+                    format!("asked for messages that are missing, the answer was: {answer}; asked again");
+                shared.refuse(route.as_deref(), &why);
             }
         };
         self.question(&key, hello, take, move || {
