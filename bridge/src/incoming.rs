@@ -46,6 +46,14 @@ const SPACE_TIME: Duration = Duration::from_millis(100);
 /// Why messages are lost that the sender still has.
 const KEPT_BACK: &str = "messages do not come although they are sent again: a rule of Zenoh keeps them back; they are counted as lost";
 
+const NOT_UNDERSTOOD: &str =
+    "a message that was damaged on its way, or that is of another format; dropped, and asked for again";
+
+/// What stands beside a message.
+fn stamp_of(sample: &Sample) -> Option<Stamp> {
+    Stamp::parse(&sample.attachment()?.to_bytes(), sample.payload().slices())
+}
+
 fn too_long(error: &Error) -> String {
     format!("{error}; lost: the log of this host must be as large as that of the other")
 }
@@ -230,22 +238,22 @@ impl Shared {
     }
 
     fn take_sample(&self, sample: &Sample) {
-        let Some(attachment) = sample.attachment() else {
+        if sample.attachment().is_none() {
             return self
                 .refuse(None, "a message without an attachment, from a program that is no bridge; dropped");
-        };
+        }
         let topic = keys::last(sample.key_expr().as_str()).parse::<u32>();
-        let (Some(stamp), Ok(topic)) = (Stamp::parse(&attachment.to_bytes()), topic) else {
-            return self.refuse(
-                None,
-                "a message with an attachment that is not understood, of another format perhaps; dropped",
-            );
+        let (Some(stamp), Ok(topic)) = (stamp_of(sample), topic) else {
+            return self.refuse(None, NOT_UNDERSTOOD);
         };
-        self.take(&stamp, topic, sample.payload());
+        if stamp.topic != topic {
+            return self.refuse(None, NOT_UNDERSTOOD);
+        }
+        self.take(&stamp, sample.payload());
     }
 
     /// A record of the log of another host.
-    fn take(&self, stamp: &Stamp, topic: u32, payload: &ZBytes) {
+    fn take(&self, stamp: &Stamp, payload: &ZBytes) {
         let mut inner = lock(&self.inner);
         let Some(origin) = inner.origins.get_mut(&stamp.origin()) else {
             // Its next beat says its name.
@@ -262,6 +270,7 @@ impl Shared {
             return self.take_end(&mut inner, stamp);
         }
         let host = stamp.origin();
+        let topic = stamp.topic;
         let is_wanted = self.place.topics.contain(topic);
         let item = match stamp.kind {
             Kind::Message if is_wanted => Item::Message { topic, payload: payload.clone() },
@@ -274,7 +283,7 @@ impl Shared {
                 }
                 return;
             }
-            Kind::Part if is_wanted => match self.take_part(origin, stamp, topic, payload) {
+            Kind::Part if is_wanted => match self.take_part(origin, stamp, payload) {
                 Some(item) => item,
                 None => return,
             },
@@ -288,7 +297,7 @@ impl Shared {
     }
 
     /// A part of a long message: the message, if it is the last one, and a loss, if there is no use in asking for another.
-    fn take_part(&self, origin: &mut Origin, stamp: &Stamp, topic: u32, payload: &ZBytes) -> Option<Item> {
+    fn take_part(&self, origin: &mut Origin, stamp: &Stamp, payload: &ZBytes) -> Option<Item> {
         let (Part { offset, length }, route) = (stamp.part?, origin.route.as_ref()?);
         if !(stamp.from..=stamp.index).contains(&origin.next) {
             return None;
@@ -318,7 +327,7 @@ impl Shared {
         payload.slices().for_each(|piece| long.payload.extend_from_slice(piece));
         (long.payload.len() as u64 == length).then(|| {
             let payload = origin.long.take().map(|long| long.payload.into()).unwrap_or_default();
-            Item::Message { topic, payload }
+            Item::Message { topic: stamp.topic, payload }
         })
     }
 

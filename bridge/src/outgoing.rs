@@ -197,7 +197,6 @@ impl Outgoing {
             from: 0,
             index: 0,
             position: 0,
-            epoch: 0,
             incarnation: net.incarnation,
             topic: 0,
             is_awaited: false,

@@ -2,8 +2,15 @@
 //! each may have more behind it than is described here. What is received is input from another machine: it is checked, and what is
 //! not understood is counted and dropped.
 //!
+//! All begin with the format, their kind, two bytes, and a check: CRC-32 of the rest (with 0 in place of the check) and of the payload
+//! beside them. Zenoh 1.10 needs that: where a session ends while a batch is being written, it cancels the write and writes what is
+//! left in its queue behind the piece that got out (`write_loop` in `zenoh-transport`), so the other end may take parts of several
+//! messages for one.
+//!
 //! A message of a group is known by the number of the group and its *index*: how many messages the group had before it. Both come
 //! from the log, so neither the bridge of its host nor that of another one forgets them when it is started again.
+
+use std::ops::Range;
 
 /// The format of everything here. What has another one is not understood.
 pub const FORMAT: u8 = 1;
@@ -51,7 +58,7 @@ pub fn mark_of(origin: u64, index: u64) -> u64 {
     (origin >> 48).max(1) << 48 | (index & 0xffff_ffff_ffff)
 }
 
-/// What stands beside each message: 56 bytes and more.
+/// What stands beside each message of a group: 56 bytes and more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// What it is.
@@ -68,8 +75,6 @@ pub struct Stamp {
     pub index: u64,
     /// Its position in the log.
     pub position: u64,
-    /// The epoch of the log.
-    pub epoch: u32,
     /// Which of all processes that were the bridge of the host has sent it.
     pub incarnation: u32,
     /// The topic; in the key, too, where there is one.
@@ -83,33 +88,30 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The attachment.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// The attachment, beside this payload.
+    pub fn to_bytes(&self, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(56 + 8 * self.hops.len());
-        bytes.extend([FORMAT, self.kind as u8, self.publisher, self.hops.len() as u8]);
-        bytes.extend(self.sequence.to_le_bytes());
+        bytes.extend([FORMAT, self.kind as u8, self.publisher, self.hops.len() as u8, 0, 0, 0, 0]);
         for word in [self.group, self.from, self.index, self.position] {
             bytes.extend(word.to_le_bytes());
         }
-        for word in [self.epoch, self.incarnation, self.topic, u32::from(self.is_awaited)] {
+        for word in [self.sequence, self.incarnation, self.topic, u32::from(self.is_awaited)] {
             bytes.extend(word.to_le_bytes());
         }
         let part = self.part.iter().flat_map(|part| [part.offset, part.length]);
         for word in self.hops.iter().copied().chain(part) {
             bytes.extend(word.to_le_bytes());
         }
-        bytes
+        sealed(bytes, payload)
     }
 
-    /// What an attachment says, if it is one.
-    pub fn parse(bytes: &[u8]) -> Option<Stamp> {
-        let mut bytes = Bytes::of(bytes)?;
+    /// What an attachment says, if it is one, and the one beside this payload.
+    pub fn parse<'a>(bytes: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> Option<Stamp> {
+        let ([kind, publisher, hops], mut bytes) = Bytes::of(bytes, payload)?;
         let kinds = [Kind::Message, Kind::Lost, Kind::Nothing, Kind::End, Kind::Pack, Kind::Part];
-        let [kind, publisher, hops] = bytes.take()?;
         let kind = *kinds.get(usize::from(kind))?;
-        let sequence = bytes.u32()?;
         let [group, from, index, position] = [bytes.u64()?, bytes.u64()?, bytes.u64()?, bytes.u64()?];
-        let [epoch, incarnation, topic, flags] = [bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?];
+        let [sequence, incarnation, topic, flags] = [bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?];
         let hops = usize::from(hops);
         if !(1..=HOPS_MAX).contains(&hops) || from > index || index >= u64::MAX / 2 {
             return None;
@@ -128,7 +130,6 @@ impl Stamp {
             from,
             index,
             position,
-            epoch,
             incarnation,
             topic,
             is_awaited,
@@ -265,13 +266,12 @@ impl Packet {
         };
         let mut bytes = vec![FORMAT, kind, 0, 0, 0, 0, 0, 0];
         bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
-        bytes
+        sealed(bytes, &[])
     }
 
     /// The packet that these bytes are, if they are one.
     pub fn parse(bytes: &[u8]) -> Option<Packet> {
-        let mut bytes = Bytes::of(bytes)?;
-        let [kind, ..]: [u8; 7] = bytes.take()?;
+        let ([kind, ..], mut bytes) = Bytes::of(bytes, [])?;
         let [host, group, third] = [bytes.u64()?, bytes.u64()?, bytes.u64()?];
         let [fourth, fifth] = [bytes.u64()?, bytes.u64()?];
         Some(match kind {
@@ -298,37 +298,65 @@ pub struct SignalStamp {
 }
 
 impl SignalStamp {
-    /// The attachment.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// The attachment, beside these arguments.
+    pub fn to_bytes(&self, payload: &[u8]) -> Vec<u8> {
         let mut bytes = vec![FORMAT, 4];
         bytes.extend((self.path.len() as u16).to_le_bytes());
-        bytes.extend(self.incarnation.to_le_bytes());
+        bytes.extend([0; 4]);
         bytes.extend(self.host.to_le_bytes());
         bytes.extend(self.number.to_le_bytes());
+        bytes.extend(self.incarnation.to_le_bytes());
         bytes.extend(self.path.as_bytes());
-        bytes
+        sealed(bytes, payload)
     }
 
-    /// What an attachment says, if it is one.
-    pub fn parse(bytes: &[u8]) -> Option<SignalStamp> {
-        let mut bytes = Bytes::of(bytes)?;
-        let [kind, low, high] = bytes.take()?;
-        let incarnation = bytes.u32()?;
-        let (host, number) = (bytes.u64()?, bytes.u64()?);
+    /// What an attachment says, if it is one, and the one beside these arguments.
+    pub fn parse<'a>(bytes: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> Option<SignalStamp> {
+        let ([kind, low, high], mut bytes) = Bytes::of(bytes, payload)?;
+        let (host, number, incarnation) = (bytes.u64()?, bytes.u64()?, bytes.u32()?);
         let path = bytes.0.get(..usize::from(u16::from_le_bytes([low, high])))?;
         let path = std::str::from_utf8(path).ok()?.to_owned();
         (kind == 4 && number < u64::MAX / 2).then_some(SignalStamp { host, incarnation, number, path })
     }
 }
 
+/// What stands beside the arguments of a call or of its reply: the check alone.
+pub fn check_of(payload: &[u8]) -> Vec<u8> {
+    sealed(vec![FORMAT, 5, 0, 0, 0, 0, 0, 0], payload)
+}
+
+/// Whether these are the arguments beside which this attachment was sent.
+pub fn is_checked<'a>(bytes: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> bool {
+    Bytes::of(bytes, payload).is_some_and(|([kind, ..], _)| kind == 5)
+}
+
+/// Where the check is.
+const CHECK: Range<usize> = 4..8;
+
+fn crc<'a>(bytes: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> [u8; 4] {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&bytes[..CHECK.start]);
+    crc.update(&[0; 4]);
+    crc.update(&bytes[CHECK.end..]);
+    payload.into_iter().for_each(|piece| crc.update(piece));
+    crc.finalize().to_le_bytes()
+}
+
+/// With its check.
+fn sealed(mut bytes: Vec<u8>, payload: &[u8]) -> Vec<u8> {
+    let check = crc(&bytes, [payload]);
+    bytes[CHECK].copy_from_slice(&check);
+    bytes
+}
+
 /// Bytes that are read from the front.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
-    /// Bytes of the format that is known here, behind it.
-    fn of(bytes: &'a [u8]) -> Option<Bytes<'a>> {
-        let (format, rest) = bytes.split_first()?;
-        (*format == FORMAT).then_some(Bytes(rest))
+    /// Bytes of the format that is known here, beside this payload: what stands before the check, and what stands behind it.
+    fn of<'p>(bytes: &'a [u8], payload: impl IntoIterator<Item = &'p [u8]>) -> Option<([u8; 3], Bytes<'a>)> {
+        let (&[format, a, b, c, ref check @ ..], rest) = bytes.split_first_chunk::<8>()?;
+        (format == FORMAT && *check == crc(bytes, payload)).then_some(([a, b, c], Bytes(rest)))
     }
 
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -359,7 +387,6 @@ mod tests {
             from: 5,
             index: 7,
             position: 4096,
-            epoch: 2,
             incarnation: 9,
             topic: 11,
             is_awaited: true,
@@ -368,14 +395,47 @@ mod tests {
         }
     }
 
+    /// What somebody else may have made: with a check that is right.
+    fn parse(bytes: &[u8]) -> Option<Stamp> {
+        let bytes = if bytes.len() < 8 { bytes.to_vec() } else { sealed(bytes.to_vec(), b"payload") };
+        Stamp::parse(&bytes, [&b"pay"[..], b"load"])
+    }
+
     #[test]
     fn an_attachment_comes_back_longer_ones_are_understood_and_shorter_ones_are_not() {
-        let bytes = stamp().to_bytes();
+        let bytes = stamp().to_bytes(b"payload");
         assert_eq!(bytes.len(), 56 + 16);
-        assert_eq!(Stamp::parse(&bytes), Some(stamp()));
-        assert_eq!(Stamp::parse(&[&bytes[..], &[1, 2, 3]].concat()), Some(stamp()), "it grows at its end");
+        assert_eq!(parse(&bytes), Some(stamp()));
+        assert_eq!(parse(&[&bytes[..], &[1, 2, 3]].concat()), Some(stamp()), "it grows at its end");
         for length in 0..bytes.len() {
-            assert_eq!(Stamp::parse(&bytes[..length]), None, "{length} bytes");
+            assert_eq!(parse(&bytes[..length]), None, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn what_was_damaged_on_its_way_is_not_understood() {
+        let bytes = stamp().to_bytes(b"payload");
+        assert_eq!(Stamp::parse(&bytes, [&b"payload"[..]]), Some(stamp()));
+        for other in [&b"payloae"[..], b"payloa", b"payload ", b""] {
+            assert_eq!(Stamp::parse(&bytes, [other]), None, "{other:?}");
+        }
+        let packet = Packet::Ack { host: 1, group: 2, next: 3 }.to_bytes();
+        let signal =
+            SignalStamp { host: 1, incarnation: 2, number: 3, path: "/a".into() }.to_bytes(b"payload");
+        let check = check_of(b"payload");
+        assert!(is_checked(&check, [&b"payload"[..]]) && !is_checked(&check, [&b"payloae"[..]]));
+        for (all, is_understood) in [
+            (&bytes, (|bytes| Stamp::parse(bytes, [&b"payload"[..]]).is_some()) as fn(&[u8]) -> bool),
+            (&packet, |bytes| Packet::parse(bytes).is_some()),
+            (&signal, |bytes| SignalStamp::parse(bytes, [&b"payload"[..]]).is_some()),
+            (&check, |bytes| is_checked(bytes, [&b"payload"[..]])),
+        ] {
+            assert!(is_understood(all));
+            for bit in 0..all.len() * 8 {
+                let mut damaged = all.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(!is_understood(&damaged), "bit {bit} of {all:?}");
+            }
         }
     }
 
@@ -383,34 +443,34 @@ mod tests {
     fn a_part_says_which_behind_the_hosts() {
         let part = Some(Part { offset: 512, length: 1 << 40 });
         let of_a_part = Stamp { kind: Kind::Part, part, ..stamp() };
-        let bytes = of_a_part.to_bytes();
+        let bytes = of_a_part.to_bytes(b"payload");
         assert_eq!((bytes[1], bytes.len()), (5, 56 + 16 + 16));
         assert_eq!(
             [72, 80].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())),
             [512, 1 << 40]
         );
-        assert_eq!(Stamp::parse(&[&bytes[..], &[1, 2, 3]].concat()), Some(of_a_part));
-        assert_eq!(Stamp::parse(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(parse(&[&bytes[..], &[1, 2, 3]].concat()), Some(of_a_part));
+        assert_eq!(parse(&bytes[..bytes.len() - 1]), None);
     }
 
     #[test]
     fn nonsense_is_no_attachment() {
-        let good = stamp().to_bytes();
+        let good = stamp().to_bytes(b"payload");
         // Another format, an unknown kind, no hop, too many; an index below its beginning, or beyond all that can be.
         for (at, value) in [(0, 2), (1, 9), (3, 0), (3, 200), (16, 8), (31, 0xff)] {
             let mut bad = good.clone();
             bad[at] = value;
-            assert_eq!(Stamp::parse(&bad), None, "byte {at}");
+            assert_eq!(parse(&bad), None, "byte {at}");
         }
     }
 
     #[test]
     fn the_bytes_are_those_of_the_document() {
-        let bytes = stamp().to_bytes();
-        assert_eq!(bytes[..8], [1, 0, 3, 2, 4, 3, 2, 1]);
+        let bytes = stamp().to_bytes(b"payload");
+        assert_eq!(bytes[..4], [1, 0, 3, 2]);
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         assert_eq!([8, 16, 24, 32].map(word), [0x1112_1314_1516_1718, 5, 7, 4096]);
-        assert_eq!([40, 48].map(word), [9 << 32 | 2, 1 << 32 | 11]);
+        assert_eq!([40, 48].map(word), [9 << 32 | 0x0102_0304, 1 << 32 | 11]);
         assert_eq!([56, 64].map(word), [21, 22]);
     }
 
@@ -424,18 +484,19 @@ mod tests {
             Packet::Beat { host, group, from: 3, head: 4, incarnation: 5 },
         ] {
             let bytes = packet.to_bytes();
-            assert_eq!(Packet::parse(&[&bytes[..], &[0; 9]].concat()), Some(packet));
+            assert_eq!(Packet::parse(&sealed([&bytes[..], &[0; 9]].concat(), b"")), Some(packet));
             assert_eq!(Packet::parse(&bytes[..bytes.len() - 1]), None);
-            assert_eq!(Packet::parse(&[&[2], &bytes[1..]].concat()), None, "another format");
+            assert_eq!(Packet::parse(&sealed([&[2], &bytes[1..]].concat(), b"")), None, "another format");
         }
     }
 
     #[test]
     fn the_attachment_of_a_signal_comes_back() {
         let stamp = SignalStamp { host: 1, incarnation: 2, number: 3, path: "/a/b".into() };
-        let bytes = stamp.to_bytes();
-        assert_eq!(SignalStamp::parse(&[&bytes[..], b"more"].concat()), Some(stamp));
-        assert!((0..bytes.len()).all(|length| SignalStamp::parse(&bytes[..length]).is_none()));
+        let bytes = stamp.to_bytes(b"payload");
+        let parse = |bytes: &[u8]| SignalStamp::parse(&sealed(bytes.to_vec(), b"payload"), [&b"payload"[..]]);
+        assert_eq!(parse(&[&bytes[..], b"more"].concat()), Some(stamp));
+        assert!((8..bytes.len()).all(|length| parse(&bytes[..length]).is_none()));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::bell::{self, Teller};
 use crate::failure::{Failure, Result};
 use crate::net::Net;
 use crate::status::{Direction, Route, Status, count};
-use crate::wire::SignalStamp;
+use crate::wire::{SignalStamp, check_of};
 
 /// The name that a bridge has on its bus: there is one for each.
 pub const BRIDGE_NAME: &str = "causeway.Bridge";
@@ -193,9 +193,10 @@ impl Exports<'_> {
                 number,
                 path: path.to_owned(),
             };
+            let attachment = stamp.to_bytes(message.body());
             let put =
                 self.net.session.put(self.net.realm.bus_name(name).signal(interface, member), message.body());
-            let put = put.encoding(encoding_of(&header)).attachment(stamp.to_bytes());
+            let put = put.encoding(encoding_of(&header)).attachment(attachment);
             let put = put.congestion_control(CongestionControl::Block).allowed_destination(Locality::Remote);
             match put.wait() {
                 Ok(()) => count(&offered.signals.counters.sent, 1),
@@ -236,7 +237,7 @@ impl Exports<'_> {
             route.fail(why);
             refuse(&query, kind, why);
         };
-        let body = match arguments(query.encoding(), query.payload()) {
+        let body = match arguments(query.encoding(), query.payload(), query.attachment()) {
             Ok(body) => body,
             Err(why) if why == NO_DESCRIPTORS => return refused(error::NOT_SUPPORTED, &why),
             Err(why) => return refused(error::INVALID_ARGS, &format!("the arguments make no sense: {why}")),
@@ -289,7 +290,7 @@ impl Exports<'_> {
             _ if header.unix_fds > 0 => refuse(&query, error::NOT_SUPPORTED, NO_DESCRIPTORS),
             _ => {
                 let reply = query.reply(self.net.realm.bus_name(&name).call(), message.body());
-                let _ = reply.encoding(encoding_of(&header)).wait();
+                let _ = reply.encoding(encoding_of(&header)).attachment(check_of(message.body())).wait();
             }
         }
         if let Some(route) = route {

@@ -22,7 +22,7 @@ use crate::failure::Result;
 use crate::keys::{self, NameKeys};
 use crate::net::Net;
 use crate::status::{Direction, Route, Status, count};
-use crate::wire::SignalStamp;
+use crate::wire::{SignalStamp, check_of};
 
 const RETRY: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(100);
@@ -242,6 +242,7 @@ impl Standing<'_> {
             .get(&selector)
             .payload(call.body())
             .encoding(encoding_of(&header))
+            .attachment(check_of(call.body()))
             .timeout(timeout + GRACE / 2);
         let get = get
             .target(QueryTarget::All)
@@ -305,10 +306,12 @@ impl Standing<'_> {
 
     fn emit(&mut self, sample: &Sample) -> Result<()> {
         let route = &self.name.signals;
-        let stamp = sample.attachment().and_then(|bytes| SignalStamp::parse(&bytes.to_bytes()));
+        let stamp = sample
+            .attachment()
+            .and_then(|bytes| SignalStamp::parse(&bytes.to_bytes(), sample.payload().slices()));
         let mut parts = sample.key_expr().as_str().rsplit('/').map(keys::name);
         let (member, interface) = (parts.next().flatten(), parts.next().flatten());
-        let body = arguments(Some(sample.encoding()), Some(sample.payload()));
+        let body = arguments(Some(sample.encoding()), Some(sample.payload()), None);
         let (Some(stamp), Some(interface), Some(member), Ok(body)) = (stamp, interface, member, body) else {
             count(&route.counters.refused, 1);
             route.fail("a signal that is not understood; dropped");
@@ -365,13 +368,15 @@ impl Answered {
 
     fn take(&self, reply: &Reply) {
         self.tell(match reply.result() {
-            Ok(sample) => match arguments(Some(sample.encoding()), Some(sample.payload())) {
-                Ok(body) => Answer::Reply(body),
-                Err(why) => Answer::Error(
-                    error::FAILED.into(),
-                    format!("host {} has sent a reply that makes no sense: {why}", self.host),
-                ),
-            },
+            Ok(sample) => {
+                match arguments(Some(sample.encoding()), Some(sample.payload()), sample.attachment()) {
+                    Ok(body) => Answer::Reply(body),
+                    Err(why) => Answer::Error(
+                        error::FAILED.into(),
+                        format!("host {} has sent a reply that makes no sense: {why}", self.host),
+                    ),
+                }
+            }
             Err(refused) => {
                 let text = refused.payload().try_to_string().unwrap_or_default().into_owned();
                 // Zenoh's own words at the end of the time.

@@ -14,6 +14,7 @@ use causeway_os::lock::lock;
 use zenoh::bytes::{Encoding, ZBytes};
 
 use crate::lists::Names;
+use crate::wire::is_checked;
 
 /// What a bridge carries of a bus.
 #[derive(Debug)]
@@ -77,8 +78,12 @@ pub fn error_name(encoding: &Encoding) -> String {
 }
 
 /// Arguments that came from another machine; they are checked before anybody on this bus sees them. Without a word on their order
-/// they are little-endian, and without one on their types there are none.
-pub fn arguments(encoding: Option<&Encoding>, payload: Option<&ZBytes>) -> Result<Body, String> {
+/// they are little-endian, and without one on their types there are none; without a check, they are what they are.
+pub fn arguments(
+    encoding: Option<&Encoding>,
+    payload: Option<&ZBytes>,
+    check: Option<&ZBytes>,
+) -> Result<Body, String> {
     let text = encoding.map(ToString::to_string).unwrap_or_default();
     let said = text.split_once(ARGUMENTS).map_or("", |(_, rest)| rest.trim_start_matches(';'));
     let (endian, types) = match said.split_once(':') {
@@ -91,6 +96,9 @@ pub fn arguments(encoding: Option<&Encoding>, payload: Option<&ZBytes>) -> Resul
         return Err(NO_DESCRIPTORS.into());
     }
     let bytes = payload.map(ZBytes::to_bytes).unwrap_or_default();
+    if check.is_some_and(|check| !is_checked(&check.to_bytes(), [&bytes[..]])) {
+        return Err("they were damaged on their way".into());
+    }
     let body = Body::marshalled(endian, types, &bytes);
     let message =
         Builder::signal("/", "a.b", "C").body(body.clone()).build(1).map_err(|long| long.to_string())?;
@@ -102,6 +110,7 @@ pub fn arguments(encoding: Option<&Encoding>, payload: Option<&ZBytes>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::check_of;
 
     fn header_of(message: &[u8]) -> Header<'_> {
         Header::parse(message).unwrap()
@@ -114,11 +123,13 @@ mod tests {
         let header = header_of(&message);
         let (encoding, payload) =
             (encoding_of(&header), ZBytes::from(message[header.header_bytes..].to_vec()));
-        let back = arguments(Some(&encoding), Some(&payload)).unwrap();
+        let check = ZBytes::from(check_of(&payload.to_bytes()));
+        let back = arguments(Some(&encoding), Some(&payload), Some(&check)).unwrap();
         assert_eq!(back.bytes(), &message[header.header_bytes..]);
-        assert!(arguments(None, None).is_ok(), "no arguments");
+        assert!(arguments(Some(&encoding), Some(&ZBytes::from("another")), Some(&check)).is_err());
+        assert!(arguments(None, None, None).is_ok(), "no arguments");
         let of = |encoding: &str, bytes: &[u8]| {
-            arguments(Some(&Encoding::from(encoding)), Some(&ZBytes::from(bytes.to_vec())))
+            arguments(Some(&Encoding::from(encoding)), Some(&ZBytes::from(bytes.to_vec())), None)
         };
         assert_eq!(
             of("application/x-dbus;u", &[7, 0, 0, 0]).unwrap().bytes(),

@@ -8,10 +8,12 @@ use zenoh::Wait;
 use zenoh::query::{ConsolidationMode, QueryTarget, Reply, ReplyKeyExpr};
 use zenoh::sample::{Locality, Sample};
 
-use super::{ANSWER_TIME, ASK_AGAIN, Inner, Item, Shared, WAITING_BYTES_MAX, Waiting};
+use super::{
+    ANSWER_TIME, ASK_AGAIN, Inner, Item, NOT_UNDERSTOOD, Shared, WAITING_BYTES_MAX, Waiting, stamp_of,
+};
 use crate::keys;
 use crate::status::{Direction, count, log};
-use crate::wire::{Kind, Packet, Stamp};
+use crate::wire::{Kind, Packet};
 
 impl Shared {
     pub(super) fn take_beat(&self, sample: &Sample) {
@@ -123,14 +125,13 @@ impl Shared {
         let (shared, over) = (Arc::clone(self), Arc::clone(self));
         let take = move |reply: Reply| match reply.result() {
             Ok(sample) => {
-                let Some(stamp) = sample.attachment().and_then(|bytes| Stamp::parse(&bytes.to_bytes()))
-                else {
-                    return;
+                let Some(stamp) = stamp_of(sample) else {
+                    return shared.refuse(route.as_deref(), NOT_UNDERSTOOD);
                 };
                 if let Some(route) = &route {
                     count(&route.counters.resent, u64::from(stamp.kind == Kind::Message));
                 }
-                shared.take(&stamp, stamp.topic, sample.payload());
+                shared.take(&stamp, sample.payload());
             }
             Err(error) => {
                 let answer = error.payload().try_to_string().unwrap_or_default().into_owned();

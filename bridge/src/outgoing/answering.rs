@@ -160,7 +160,8 @@ impl Answer<'_> {
         let has_payload = kind == Kind::Message || kind == Kind::Part && !payload.is_empty();
         let key = if has_payload { self.keys.topic(self.stamp.topic) } else { self.link.clone() };
         count(&self.route.counters.resent, u64::from(kind == Kind::Message));
-        let _ = self.query.reply(key, payload).attachment(self.stamp.to_bytes()).wait();
+        let attachment = self.stamp.to_bytes(&payload);
+        let _ = self.query.reply(key, payload).attachment(attachment).wait();
     }
 
     /// So many messages up to `end` are lost, from an index on.

@@ -95,7 +95,8 @@ impl Publishers {
             self.declare(stamp.topic)?;
         }
         let publisher = &self.declared[&(stamp.topic, way)];
-        publisher.put(ZBytes::from(bytes)).attachment(stamp.to_bytes()).wait()?;
+        let attachment = stamp.to_bytes(&bytes);
+        publisher.put(ZBytes::from(bytes)).attachment(attachment).wait()?;
         count(&route.counters.sent, messages);
         Ok(())
     }

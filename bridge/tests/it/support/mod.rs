@@ -246,7 +246,8 @@ impl Seen {
     pub fn take(&mut self, bytes: &[u8]) {
         let number = u64::from_le_bytes(bytes[..8].try_into().unwrap());
         assert!(number >= self.next, "number {number} after {}: twice, or out of order", self.next);
-        assert!(bytes[8..].iter().all(|byte| *byte == number as u8), "torn");
+        let is_whole = bytes[8..].iter().all(|byte| *byte == number as u8);
+        assert!(is_whole, "torn: {} bytes after number {}: {bytes:?}", bytes.len(), self.next);
         self.next = number + 1;
         self.received += 1;
     }
