@@ -87,6 +87,12 @@ impl Carried {
                 || sending.as_ref().is_some_and(Sending::is_over)
         };
         while !is_over() && !poll(&[claim.as_fd()], Some(LOOK))?[0] {}
+        if let Some(sending) = &sending {
+            sending.group_ended();
+            while !stop.load(Ordering::Relaxed) && !sending.is_over() {
+                std::thread::sleep(LOOK);
+            }
+        }
         sending.map_or(Ok(()), Sending::end)
     }
 

@@ -36,6 +36,8 @@ use crate::wire::{Kind, Packed, Packet, Part, Stamp, mark_of};
 const WAITING_BYTES_MAX: usize = 16 << 20;
 /// What a message costs beside its payload while it waits.
 const WAITING_COST: usize = 128;
+/// A message that is sent passes over no more than so many that do not cross, or it is asked for: so nobody else makes them be passed over.
+const SKIPPED_MAX: u64 = 1 << 20;
 /// How often a question is asked that was not answered.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// How long an answer may take.
@@ -96,6 +98,8 @@ struct Origin {
     name: String,
     slot: Option<usize>,
     group: u64,
+    /// That of the group before it.
+    left: u64,
     /// The index that is taken next.
     next: u64,
     /// Everything below it lies in the log of this host.
@@ -246,8 +250,13 @@ impl Shared {
         let (Some(stamp), Ok(topic)) = (stamp_of(sample), topic) else {
             return self.refuse(None, NOT_UNDERSTOOD);
         };
-        if stamp.topic != topic {
+        // Anything else is an answer, and those of the host itself are heard alone.
+        let is_sent = matches!(stamp.kind, Kind::Message | Kind::Pack);
+        if stamp.topic != topic || !is_sent {
             return self.refuse(None, NOT_UNDERSTOOD);
+        }
+        if stamp.index - stamp.from > SKIPPED_MAX {
+            return;
         }
         self.take(&stamp, sample.payload());
     }
@@ -347,6 +356,10 @@ impl Shared {
             }
             return self.ask_soon(inner);
         }
+        if inner.backlog_bytes > WAITING_BYTES_MAX {
+            // It is asked for when there is space.
+            return;
+        }
         origin.go_on_at(waiting.index + 1);
         self.pass(inner, host, waiting);
         self.take_early(inner, host);
@@ -415,6 +428,13 @@ impl Shared {
 
     fn note_done(&self, inner: &mut Inner, host: u64, group: u64, waiting: &Waiting) {
         let Some(origin) = inner.origins.get_mut(&host) else { return };
+        if let Item::Lost(messages) = waiting.item {
+            let all = self.status.route("group", &self.place.name, Direction::In, "");
+            let of = origin.route.as_ref().unwrap_or(&all);
+            count(&of.counters.lost, messages);
+            let (host, index) = (&of.host, waiting.index);
+            of.fail(&format!("{messages} messages of host {host} are lost, the last of them number {index}"));
+        }
         if origin.group != group {
             return;
         }
@@ -441,11 +461,6 @@ impl Shared {
             Item::Lost(messages) => {
                 let all = self.status.route("group", &self.place.name, Direction::In, "");
                 let of = route.unwrap_or(&all);
-                count(&of.counters.lost, *messages);
-                of.fail(&format!(
-                    "{messages} messages of host {} are lost, the last of them number {index}",
-                    of.host
-                ));
                 let text = serde_json::json!({ "host": of.host, "lost": messages }).to_string();
                 match self.loss_topic {
                     Some(topic) => (topic, text.into_bytes().into(), mark_of(host, index)),

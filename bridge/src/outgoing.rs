@@ -32,6 +32,7 @@ use crate::failure::Result;
 use crate::keys::GroupKeys;
 use crate::lists::GroupPlace;
 use crate::net::Net;
+use crate::state::HOSTS_MAX;
 use crate::status::{Route, count};
 use crate::wire::{Kind, Packed, Packet, Stamp};
 
@@ -59,6 +60,8 @@ const GRACE: Duration = Duration::from_secs(2);
 const DEMOTED_FOR: Duration = Duration::from_secs(10);
 /// One answer has at most so many bytes, and one message more.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// And nothing more is begun after this time: a receiver waits for some seconds, and asks then again.
+const ANSWERED_FOR: Duration = Duration::from_secs(2);
 /// A message with more bytes is not sent: whoever wants it asks for it, and gets it in parts of so many bytes. Zenoh ends a session in
 /// which a message needs more than some seconds, at each router that it passes.
 const SENT_BYTES_MAX: usize = 1 << 20;
@@ -67,8 +70,10 @@ const PART_BYTES: usize = 256 << 10;
 /// What comes from the network, and what this end is told.
 #[derive(Debug)]
 enum Event {
-    Question(Query),
+    /// Of this host.
+    Question(u64, Query),
     Packet(Packet),
+    GroupEnd,
     End,
 }
 
@@ -87,6 +92,17 @@ struct Peer {
     /// It has all below this index.
     acked: u64,
     heard: Instant,
+    /// The bytes of a long message that it had when it asked last.
+    part: u64,
+    /// When one of these has grown, or it had all.
+    moved: Instant,
+}
+
+impl Peer {
+    fn new(acked: u64) -> Peer {
+        let now = Instant::now();
+        Peer { acked, heard: now, part: 0, moved: now }
+    }
 }
 
 /// The sending side of one group.
@@ -120,10 +136,17 @@ pub struct Outgoing {
     stamp: Stamp,
     teller: UnboundedSender<Event>,
     events: UnboundedReceiver<Event>,
-    questions: Vec<Query>,
+    /// At most one of each host.
+    questions: Vec<(u64, Query)>,
     /// The long message that was asked for last.
     long: Option<(Stamp, Vec<u8>)>,
     is_ending: bool,
+    /// When the group has ended: what the others lack of it is sent to them still.
+    ended: Option<Instant>,
+    /// And whether nothing is left to be read.
+    is_drained: bool,
+    /// What lies before this position was overwritten before it was read.
+    overtaken_at: u64,
     /// Messages may go alone from here on.
     alone_from: Instant,
     begun: Instant,
@@ -144,6 +167,13 @@ enum Way {
     Together,
     /// At once.
     Alone,
+}
+
+/// A question, with the host that asks; what makes no sense is answered too.
+fn asked_by(query: Query) -> Event {
+    let packet = query.payload().and_then(|payload| Packet::parse(&payload.to_bytes()));
+    let host = if let Some(Packet::Hello { host, .. }) = packet { host } else { 0 };
+    Event::Question(host, query)
 }
 
 /// Subscribes so that publishers wait for a limited time, or not at all where the group does not allow that.
@@ -179,7 +209,7 @@ impl Outgoing {
         let (teller, events) = unbounded_channel();
         let (ask, told) = (teller.clone(), teller.clone());
         let questions = net.session.declare_queryable(keys.link(&net.host)).allowed_origin(Locality::Remote);
-        let questions = questions.callback(move |query| _ = ask.send(Event::Question(query))).wait()?;
+        let questions = questions.callback(move |query| _ = ask.send(asked_by(query))).wait()?;
         let acks = net.session.declare_subscriber(keys.ack(&net.host)).allowed_origin(Locality::Remote);
         let acks = acks
             .callback(move |sample| {
@@ -230,6 +260,9 @@ impl Outgoing {
             questions: Vec::new(),
             long: None,
             is_ending: false,
+            ended: None,
+            is_drained: false,
+            overtaken_at: 0,
             alone_from: Instant::now(),
             begun: Instant::now(),
             beat_at: Instant::now(),
@@ -250,6 +283,9 @@ impl Outgoing {
             Ok(Received::Lost { messages, .. }) => {
                 self.read += messages;
                 self.lose_until(self.read);
+                // The others hear of it with the next beat. What is gone is not on its way.
+                self.overtaken_at = self.subscriber.position().0;
+                self.beat_at -= BEAT;
                 return Ok(true);
             }
             Ok(Received::Demoted) => {
@@ -258,7 +294,10 @@ impl Outgoing {
                 return Ok(true);
             }
             Err(TryRecvError::Empty) => return Ok(false),
-            Err(TryRecvError::Disconnected) => return Err(Error::Disconnected.into()),
+            Err(TryRecvError::Disconnected) => {
+                self.ended.get_or_insert_with(Instant::now);
+                return Ok(false);
+            }
             Err(TryRecvError::Failed(error)) => return Err(error.into()),
         };
         let index = self.read;
@@ -276,8 +315,7 @@ impl Outgoing {
         (self.stamp.from, self.stamp.index, self.stamp.position) = (self.from, index, position);
         self.stamp.topic = message.topic;
         if message.bytes.len() > SENT_BYTES_MAX {
-            // A pack has no gaps. The others ask for the message when they hear a beat, which is due now.
-            self.publishers.send(&mut self.pack, Way::Together, &self.route)?;
+            // The others ask for the message when they hear a beat.
             self.beat_at -= BEAT;
             count(&self.route.counters.sent, u64::from(way != Way::Nowhere));
         } else if way != Way::Nowhere {
@@ -298,7 +336,10 @@ impl Outgoing {
                 message.bytes.len() <= PACKED_PAYLOAD_MAX && index - self.from < u64::from(u32::MAX);
             let continues = self.pack.bytes.len() < PACK_BYTES_MAX
                 && (self.pack.count > 1 || self.pack.bytes.len() <= PACKED_PAYLOAD_MAX)
-                && self.pack.stamp.as_ref().is_some_and(|first| first.topic == message.topic)
+                && self.pack.stamp.as_ref().is_some_and(|first| {
+                    // Its messages are numbered one after another.
+                    first.topic == message.topic && first.index + 1 == self.from
+                })
                 && self.pack.packs
                 && is_small;
             if !continues {
@@ -335,7 +376,8 @@ impl Outgoing {
 
     /// Bytes of log that somebody lacks: those that may be on their way.
     fn bytes_on_their_way(&self) -> u64 {
-        if self.peers.is_empty() { 0 } else { self.subscriber.position().0.saturating_sub(self.lacking.0) }
+        let from = self.lacking.0.max(self.overtaken_at);
+        if self.peers.is_empty() { 0 } else { self.subscriber.position().0.saturating_sub(from) }
     }
 
     /// Whether so much is on its way that nothing is added.
@@ -345,6 +387,12 @@ impl Outgoing {
 
     fn may_read(&self) -> bool {
         !self.is_window_full() && !self.is_resting()
+    }
+
+    /// Whether the group has ended, and all others have what was in it, or have not asked for so long.
+    fn is_over(&self) -> bool {
+        let all = self.is_drained && self.peers.values().all(|peer| peer.acked >= self.next);
+        self.is_ending || self.ended.is_some_and(|since| all || since.elapsed() > self.net.lease)
     }
 
     /// Whether nothing is read, since nobody listens and no publisher waits: publishers are faster beside a log that nobody reads.
@@ -363,7 +411,12 @@ impl Outgoing {
         match event {
             Event::Packet(Packet::Ack { host, group, next }) => self.take_ack(host, group, next),
             Event::Packet(_) => count(&self.route.counters.refused, 1),
-            Event::Question(query) => self.questions.push(query),
+            Event::Question(host, query) => {
+                // One before it is answered by its end: nobody waits for it any more.
+                self.questions.retain(|(of, _)| *of != host);
+                self.questions.push((host, query));
+            }
+            Event::GroupEnd => _ = self.ended.get_or_insert_with(Instant::now),
             Event::End => self.is_ending = true,
         }
     }
@@ -379,22 +432,35 @@ impl Outgoing {
                 "host {host:016x} acknowledges message {next}, but only {head} were sent; not believed"
             ));
         }
-        let heard = Instant::now();
         let Some(peer) = self.peers.get_mut(&host) else {
             // It knows the bridge before this one.
-            self.peers.insert(host, Peer { acked: next, heard });
+            self.insert(host, next);
             return self.peers_changed();
         };
-        peer.heard = heard;
+        peer.heard = Instant::now();
+        if next > peer.acked || next >= self.from {
+            peer.moved = peer.heard;
+        }
         if next > peer.acked {
             peer.acked = next;
             self.let_go();
         }
     }
 
-    /// Lets publishers overwrite what no receiver lacks.
+    /// A receiver that has all below this index. There are no more than the file of a receiver has hosts.
+    fn insert(&mut self, host: u64, acked: u64) {
+        if self.peers.len() < HOSTS_MAX || self.peers.contains_key(&host) {
+            self.peers.insert(host, Peer::new(acked));
+        } else {
+            self.route.fail("too many hosts take this group; some are not waited for");
+        }
+    }
+
+    /// Lets publishers overwrite what no receiver lacks that takes anything: one that answers and stands still would stop the others.
     fn let_go(&mut self) {
-        let acked = self.peers.values().map(|peer| peer.acked).min();
+        let (from, lease) = (self.from, self.net.lease);
+        let is_waited_for = |peer: &&Peer| peer.acked >= from || peer.moved.elapsed() < lease;
+        let acked = self.peers.values().filter(is_waited_for).map(|peer| peer.acked).min();
         let acked = match acked {
             Some(acked) => acked,
             None if self.begun.elapsed() < GRACE => return,
@@ -440,7 +506,7 @@ impl Outgoing {
             return;
         }
         let (host, group, incarnation) = (self.net.id, self.stamp.group, u64::from(self.net.incarnation));
-        let beat = Packet::Beat { host, group, from: self.from, head: self.next, incarnation };
+        let beat = Packet::Beat { host, group, head: self.next, incarnation };
         let put = self.net.session.put(self.keys.beat(&self.net.host), beat.to_bytes());
         // Behind the messages that were sent, in their queue; without space, the next one tells.
         let _ = put.congestion_control(CongestionControl::Drop).allowed_destination(Locality::Remote).wait();

@@ -244,8 +244,6 @@ pub enum Packet {
         host: u64,
         /// Number of its group.
         group: u64,
-        /// Nothing from this index up to `head` crosses.
-        from: u64,
         /// The index behind the last that was read.
         head: u64,
         /// Which of all processes that were the bridge of this host.
@@ -257,12 +255,10 @@ impl Packet {
     /// Its bytes.
     pub fn to_bytes(self) -> Vec<u8> {
         let (kind, words) = match self {
-            Packet::Hello { host, group, next } => (0, [host, group, next, 0, 0]),
-            Packet::Welcome { host, group, begin, head } => (1, [host, group, begin, head, 0]),
-            Packet::Ack { host, group, next } => (2, [host, group, next, 0, 0]),
-            Packet::Beat { host, group, from, head, incarnation } => {
-                (3, [host, group, from, head, incarnation])
-            }
+            Packet::Hello { host, group, next } => (0, [host, group, next, 0]),
+            Packet::Welcome { host, group, begin, head } => (1, [host, group, begin, head]),
+            Packet::Ack { host, group, next } => (2, [host, group, next, 0]),
+            Packet::Beat { host, group, head, incarnation } => (3, [host, group, head, incarnation]),
         };
         let mut bytes = vec![FORMAT, kind, 0, 0, 0, 0, 0, 0];
         bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
@@ -272,13 +268,12 @@ impl Packet {
     /// The packet that these bytes are, if they are one.
     pub fn parse(bytes: &[u8]) -> Option<Packet> {
         let ([kind, ..], mut bytes) = Bytes::of(bytes, [])?;
-        let [host, group, third] = [bytes.u64()?, bytes.u64()?, bytes.u64()?];
-        let [fourth, fifth] = [bytes.u64()?, bytes.u64()?];
+        let [host, group, third, fourth] = [bytes.u64()?, bytes.u64()?, bytes.u64()?, bytes.u64()?];
         Some(match kind {
             0 => Packet::Hello { host, group, next: third },
             1 => Packet::Welcome { host, group, begin: third, head: fourth },
             2 => Packet::Ack { host, group, next: third },
-            3 => Packet::Beat { host, group, from: third, head: fourth, incarnation: fifth },
+            3 => Packet::Beat { host, group, head: third, incarnation: fourth },
             _ => return None,
         })
     }
@@ -481,7 +476,7 @@ mod tests {
             Packet::Hello { host, group, next: 3 },
             Packet::Welcome { host, group, begin: 3, head: 4 },
             Packet::Ack { host, group, next: 3 },
-            Packet::Beat { host, group, from: 3, head: 4, incarnation: 5 },
+            Packet::Beat { host, group, head: 3, incarnation: 4 },
         ] {
             let bytes = packet.to_bytes();
             assert_eq!(Packet::parse(&sealed([&bytes[..], &[0; 9]].concat(), b"")), Some(packet));

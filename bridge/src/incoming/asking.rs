@@ -12,12 +12,13 @@ use super::{
     ANSWER_TIME, ASK_AGAIN, Inner, Item, NOT_UNDERSTOOD, Shared, WAITING_BYTES_MAX, Waiting, stamp_of,
 };
 use crate::keys;
+use crate::state::HOSTS_MAX;
 use crate::status::{Direction, count, log};
 use crate::wire::{Kind, Packet};
 
 impl Shared {
     pub(super) fn take_beat(&self, sample: &Sample) {
-        let Some(Packet::Beat { host, group, from, head, incarnation }) =
+        let Some(Packet::Beat { host, group, head, incarnation }) =
             Packet::parse(&sample.payload().to_bytes())
         else {
             return self.refuse(None, "a packet that is not understood, of another version perhaps; dropped");
@@ -34,11 +35,21 @@ impl Shared {
         }
         let mut inner = lock(&self.inner);
         let slot = self.state.as_ref().and_then(|state| state.slot(host));
+        if !inner.origins.contains_key(&host) && inner.origins.len() >= HOSTS_MAX {
+            return self.refuse(None, &format!("host {name} is one too many: {HOSTS_MAX} are heard at most"));
+        }
         let origin = inner.origins.entry(host).or_default();
         origin.slot = slot;
         if origin.route.is_none() || origin.name != name {
             origin.route = Some(self.status.route("group", &self.place.name, Direction::In, &name));
             origin.name = name;
+        }
+        if origin.left == group {
+            let why = format!(
+                "another bridge calls itself {}, too: one of the two is not heard; give one another --host",
+                origin.name
+            );
+            return self.refuse(None, &why);
         }
         if origin.group != group {
             origin.set_linked(false);
@@ -46,14 +57,8 @@ impl Shared {
         if !origin.is_linked {
             return self.ask_soon(&mut inner);
         }
+        // What lies between, and that nothing of it crosses, is believed when the host itself says so.
         origin.head = head;
-        if (from..head).contains(&origin.next) {
-            origin.go_on_at(head);
-            let nothing = Waiting { index: head - 1, item: Item::Nothing, is_awaited: false };
-            self.pass(&mut inner, host, nothing);
-            self.take_early(&mut inner, host);
-        }
-        let origin = &inner.origins[&host];
         self.acknowledge(origin);
         if origin.next < head {
             self.ask_soon(&mut inner);
@@ -203,6 +208,15 @@ impl Shared {
             if waits {
                 return;
             }
+            if group != origin.group && origin.head > origin.next {
+                // The group before has ended with these, and nobody has them any more.
+                let (lost, index) = (origin.head - origin.next, origin.head - 1);
+                origin.go_on_at(origin.head);
+                self.pass(&mut inner, host, Waiting { index, item: Item::Lost(lost), is_awaited: false });
+                // The next answer begins the new one.
+                return;
+            }
+            origin.left = if group == origin.group { origin.left } else { origin.group };
             (origin.group, origin.next, origin.done, origin.long) = (group, begin, begin, None);
             if let Some((state, slot)) = self.state.as_ref().zip(origin.slot) {
                 state.begin(slot, group, begin);

@@ -33,7 +33,7 @@ pub(super) fn restore(
     let mut marks = None;
     for (slot, passed) in state.all() {
         if passed.intent > passed.next {
-            let marks: &HashSet<u64> = marks.get_or_insert_with(|| marks_in(&mut reader));
+            let marks: &HashSet<u64> = marks.get_or_insert_with(|| marks_in(&mut reader, state.position()));
             let is_there = marks.contains(&mark_of(passed.host, passed.intent - 1));
             // Where the log has been overwritten since, nobody knows: rather lost and counted than twice.
             if !is_there && oldest > state.position() {
@@ -57,11 +57,13 @@ pub(super) fn restore(
     Ok((Some(state), inner))
 }
 
-/// The marks of all messages that are in the log now.
-fn marks_in(reader: &mut causeway::Subscriber) -> HashSet<u64> {
+/// The marks of all messages in the log behind the last one that was passed: one before it may be of a group that the host had before.
+fn marks_in(reader: &mut causeway::Subscriber, passed: u64) -> HashSet<u64> {
     let mut marks = HashSet::new();
     while let Ok(received) = reader.try_recv() {
-        if let Received::Message(message) = received {
+        if let Received::Message(message) = received
+            && (passed == 0 || message.position.0 > passed)
+        {
             marks.insert(message.mark);
         }
     }

@@ -7,7 +7,7 @@ use causeway::Position;
 use zenoh::Wait;
 use zenoh::query::Query;
 
-use super::{ANSWER_BYTES_MAX, CROWDED, Outgoing, PART_BYTES, Peer, SENT_BYTES_MAX, Way};
+use super::{ANSWER_BYTES_MAX, ANSWERED_FOR, CROWDED, Outgoing, PART_BYTES, SENT_BYTES_MAX, Way};
 use crate::failure::Result;
 use crate::keys::GroupKeys;
 use crate::status::{Route, count};
@@ -24,13 +24,17 @@ impl Outgoing {
         };
         match (number("from"), number("to")) {
             (Some(from), Some(to)) => {
-                let now = Instant::now();
+                let (now, part) = (Instant::now(), number("part").unwrap_or(0));
                 if let Some(peer) = self.peers.get_mut(&host) {
                     peer.heard = now;
+                    if part > peer.part {
+                        peer.moved = now;
+                    }
+                    peer.part = part;
                 }
                 // A message that went alone found no space perhaps.
                 self.alone_from = now + CROWDED;
-                self.send_again(query, from, to, number("part").unwrap_or(0));
+                self.send_again(query, from, to, part);
             }
             _ => {
                 if self.is_resting() {
@@ -64,7 +68,7 @@ impl Outgoing {
         };
         let welcome = Packet::Welcome { host: self.net.id, group: own, begin, head: self.next };
         let _ = query.reply(self.keys.link(&self.net.host), welcome.to_bytes()).wait();
-        self.peers.insert(host, Peer { acked: begin, heard: Instant::now() });
+        self.insert(host, begin);
         self.peers_changed();
     }
 
@@ -74,7 +78,8 @@ impl Outgoing {
         let (mut at, to) = (from, to.min(self.next));
         let stamp = Stamp { is_awaited: false, ..self.stamp.clone() };
         let link = self.keys.link(&self.net.host);
-        let mut answer = Answer { query, keys: &self.keys, route: &self.route, link, stamp, bytes: 0 };
+        let (keys, route, until) = (&self.keys, &self.route, Instant::now() + ANSWERED_FOR);
+        let mut answer = Answer { query, keys, route, link, stamp, bytes: 0, until };
         // Where messages begin that are not there any more, and how many they are.
         let mut lost: Option<(u64, u64)> = None;
         let lose = |lost: &mut Option<(u64, u64)>, begin, messages| {
@@ -84,7 +89,7 @@ impl Outgoing {
         let mut is_whole = true;
         let first = self.entries.partition_point(|entry| entry.index < from);
         for entry in self.entries.iter().skip(first).take_while(|entry| entry.from < to).copied() {
-            if answer.bytes > ANSWER_BYTES_MAX {
+            if answer.bytes > ANSWER_BYTES_MAX || Instant::now() > answer.until {
                 is_whole = false;
                 break;
             }
@@ -149,6 +154,8 @@ struct Answer<'a> {
     stamp: Stamp,
     /// What was sent.
     bytes: usize,
+    /// Nothing more is begun then.
+    until: Instant,
 }
 
 impl Answer<'_> {
@@ -176,18 +183,22 @@ impl Answer<'_> {
         let begin = payload.len().min(there as usize);
         let space = PART_BYTES.max(ANSWER_BYTES_MAX.saturating_sub(self.bytes));
         let end = payload.len().min(begin + space);
-        let mut say = |offset, part: &[u8]| {
-            self.stamp.part = Some(Part { offset: offset as u64, length: payload.len() as u64 });
-            self.say(Kind::Part, of.clone(), part.to_vec());
-        };
-        for offset in (begin..end).step_by(PART_BYTES) {
-            say(offset, &payload[offset..end.min(offset + PART_BYTES)]);
+        let mut at = begin;
+        while at < end && (at == begin || Instant::now() < self.until) {
+            let next = end.min(at + PART_BYTES);
+            self.part(&of, at, payload.len(), &payload[at..next]);
+            at = next;
         }
-        let is_whole = end == payload.len();
+        let is_whole = at == payload.len();
         if !is_whole {
-            say(end, &[]);
+            self.part(&of, at, payload.len(), &[]);
         }
         self.stamp.part = None;
         is_whole
+    }
+
+    fn part(&mut self, of: &Range<u64>, offset: usize, length: usize, part: &[u8]) {
+        self.stamp.part = Some(Part { offset: offset as u64, length: length as u64 });
+        self.say(Kind::Part, of.clone(), part.to_vec());
     }
 }

@@ -34,6 +34,7 @@ impl Pack {
     pub(super) fn add(&mut self, packed: &Packed<'_>, stamp: &Stamp) {
         match &mut self.stamp {
             Some(first) => {
+                assert_eq!(packed.from, first.index + 1, "a pack has no gaps");
                 first.index = packed.index;
                 first.is_awaited |= stamp.is_awaited;
             }

@@ -35,6 +35,11 @@ impl Sending {
         self.task.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
+    /// The group has ended: so does this, when the others have all of it, or after the lease.
+    pub fn group_ended(&self) {
+        let _ = self.teller.send(Event::GroupEnd);
+    }
+
     /// Ends it, and says why it has ended if that was before.
     pub fn end(mut self) -> Result<()> {
         self.wait()
@@ -67,7 +72,7 @@ impl Outgoing {
     }
 
     async fn run(&mut self) -> Result<()> {
-        while !self.is_ending {
+        while !self.is_over() {
             let head = self.head;
             if !self.send_alone()? {
                 block_in_place(|| self.send_all())?;
@@ -86,6 +91,7 @@ impl Outgoing {
         let now = Instant::now();
         let is_busy = !self.questions.is_empty()
             || self.is_ending
+            || self.ended.is_some()
             || self.demoted_until.is_some()
             || now < self.alone_from
             || now >= self.beat_due()
@@ -114,8 +120,10 @@ impl Outgoing {
     fn send_all(&mut self) -> Result<()> {
         loop {
             self.hear();
-            for query in std::mem::take(&mut self.questions) {
+            for (_, query) in std::mem::take(&mut self.questions) {
                 self.answer(&query)?;
+                // That may have taken its time.
+                self.hear();
             }
             self.forget_silent();
             self.beat_if_due();
@@ -124,10 +132,10 @@ impl Outgoing {
                 received += 1;
             }
             self.publishers.send(&mut self.pack, Way::Together, &self.route)?;
+            self.is_drained = received == 0 && self.may_read();
             self.promote_if_due()?;
-            if self.peers.is_empty() {
-                self.let_go();
-            }
+            // Of what does not cross nothing is acknowledged, and whoever stands still is not waited for any more.
+            self.let_go();
             if received == 0 || self.is_ending {
                 return Ok(());
             }
@@ -138,6 +146,9 @@ impl Outgoing {
     async fn sleep(&mut self) -> Result<()> {
         let mut until = self.beat_due();
         let mut reads = self.may_read();
+        if self.ended.is_some() {
+            (until, reads) = (until.min(Instant::now() + WITHOUT_DOORBELL), false);
+        }
         if reads {
             match self.subscriber.arm() {
                 Ok(true) => {}

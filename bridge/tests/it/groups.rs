@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use causeway::{Group, GroupOptions, Received, RecvTimeoutError};
 use causeway_testkit::proc;
+use serde_json::Value;
 
 use crate::support::{Bridge, GROUP, Host, Router, Seen, bridge_command, eventually, read_until, tick};
 
@@ -92,7 +93,60 @@ fn topics_that_are_not_listed_stay_and_are_no_loss() {
         [1, 5, 6].iter().all(|topic| seen.get(topic).is_some_and(|seen| seen.received == 100))
     });
     assert_eq!(seen.len(), 3);
+    // Many times what the log holds; nobody acknowledges what is not sent.
+    (0..100_000).for_each(|number| _ = publisher.publish(&tick(number, 100)).unwrap());
+    let _ = publisher.publish_with_topic(1, &tick(1000, 8)).unwrap();
+    read_until(&mut subscriber, "what is listed does not come any more", |seen| seen.contains_key(&1));
     assert_eq!(receiving.route("in", "a")["lost"], 0);
+    assert_eq!(sending.route("out", "")["last_error"], Value::Null, "nothing was to be waited for");
+}
+
+/// What others lack of a group that ends is sent to them before the bridge takes the next one.
+#[test]
+fn what_a_host_lacks_of_a_group_that_ends_comes_still() {
+    let router = Router::start();
+    let large = |name| Host::with(name, crate::support::options().capacity_bytes(16 << 20));
+    let (mut from, to) = (large("a"), large("b"));
+    let (sending, receiving) = (from.bridge(&router), to.bridge(&router));
+    let mut subscriber = to.subscribe();
+    sending.linked(1);
+    let mut publisher = from.group.publisher().unwrap();
+    let _ = publisher.publish(&tick(0, 8)).unwrap();
+    read_until(&mut subscriber, "the first message has not come", |seen| seen.contains_key(&0));
+    receiving.process.stop();
+    (1..1000).for_each(|number| _ = publisher.publish(&tick(number, 30)).unwrap());
+    // Fetched, not sent.
+    let _ = publisher.publish(&tick(1000, 3 << 20)).unwrap();
+    drop(publisher);
+    from.group = Group::create("none", GroupOptions::new()).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    receiving.process.resume();
+    let seen = read_until(&mut subscriber, "what was published last has not come", |seen| {
+        seen.get(&0).is_some_and(|seen| seen.next == 1001)
+    });
+    assert_eq!((seen[&0].received, &receiving.route("in", "a")["lost"]), (1000, &0.into()));
+}
+
+/// It answers, but takes nothing, for a subscriber of its host does not.
+#[test]
+fn a_host_that_stands_still_stops_no_other() {
+    let router = Router::start();
+    let hosts =
+        ["a", "b", "c"].map(|name| Host::with(name, crate::support::options().capacity_bytes(64 << 10)));
+    let bridges = hosts.each_ref().map(|host| host.bridge(&router));
+    bridges[0].linked(2);
+    let (mut subscriber, _asleep) = (hosts[1].subscribe(), hosts[2].subscribe());
+    let mut publisher = hosts[0].group.publisher().unwrap();
+    (0..20_000).for_each(|number| _ = publisher.publish(&tick(number, 100)).unwrap());
+    let mut number = 20_000;
+    let seen = read_until(&mut subscriber, "the other host gets nothing any more", |seen| {
+        let _ = publisher.publish(&tick(number, 100)).unwrap();
+        number += 1;
+        std::thread::sleep(Duration::from_millis(50));
+        seen.get(&0).is_some_and(|seen| seen.next > 20_000)
+    });
+    let lost = bridges[1].route("in", "a")["lost"].as_u64().unwrap();
+    assert_eq!(seen[&0].received + lost, seen[&0].next);
 }
 
 #[test]
@@ -161,6 +215,18 @@ fn local_publishers_go_on_beside_a_bridge_whose_other_end_stands_still_and_what_
     assert!(lost > 0, "the log held everything");
     assert_eq!(seen.received + lost, published, "sent {published}, received {}, lost {lost}", seen.received);
     assert!(receiving.route("in", "a")["last_error"].as_str().unwrap().contains("of host a are lost"));
+    // After a while publishers wait for the bridge again, which begins at what the log has.
+    std::thread::sleep(Duration::from_secs(11));
+    for _ in 0..3 {
+        ticker(&mut publisher, published);
+        published += 1;
+        eventually("nothing comes once the bridge is waited for again", || {
+            while let Ok(received) = subscriber.recv_timeout(Duration::from_millis(50)) {
+                seen.take(received.message().expect("the subscriber is reliable").bytes);
+            }
+            seen.next == published
+        });
+    }
 }
 
 #[test]

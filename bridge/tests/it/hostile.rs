@@ -154,7 +154,8 @@ fn messages_that_went_in_a_circle_come_twice_or_have_impossible_numbers_are_drop
     session.put(keys.topic(0), tick(9, 8)).attachment(next.to_bytes(&tick(8, 8))).wait().unwrap();
     put(Stamp { hops: vec![host_id("nobody")], ..stamp.clone() });
     put(Stamp { from: stamp.index + 1_000_000, index: stamp.index + 1_000_001, ..stamp.clone() });
-    put(Stamp { kind: Kind::Lost, from: 0, index: 0, ..stamp.clone() });
+    put(Stamp { kind: Kind::Lost, from: stamp.index + 1, index: stamp.index + 1_000, ..stamp.clone() });
+    put(stamp.clone());
     eventually("they are not counted", || {
         let route = route("a");
         let damaged = scene.bridges[1].route("in", "");
@@ -165,6 +166,7 @@ fn messages_that_went_in_a_circle_come_twice_or_have_impossible_numbers_are_drop
     let seen = read_until(&mut subscriber, "the one message has not come", |seen| seen.contains_key(&0));
     assert_eq!(seen[&0].received, 1);
     scene.works();
+    assert_eq!(route("a")["lost"], 0, "the word of somebody else");
 }
 
 /// Somebody begins a long message in the name of a host, which then sends another one.

@@ -239,6 +239,27 @@ fn a_long_message_comes_whole_over_a_slow_link() {
     eprintln!("{mebibytes} MiB after {:?}", begin.elapsed());
 }
 
+/// An answer takes longer than a question waits.
+#[test]
+fn a_long_message_comes_over_a_link_that_carries_a_part_of_it_in_a_few_seconds() {
+    let Some(net) = Net::new() else { return };
+    if !net.shape(2, &["tbf", "rate", "512kbit", "burst", "16kb", "latency", "400ms"]) {
+        return skipped("tc has no tbf here");
+    }
+    let _router = net.router();
+    let hosts = ["a", "b"].map(|name| Host::with(name, options().capacity_bytes(8 << 20)));
+    let bridges = [net.bridge(1, &hosts[0], &[]), net.bridge(2, &hosts[1], &[])];
+    let mut subscriber = hosts[1].subscribe();
+    bridges[0].linked(1);
+    let mut publisher = hosts[0].group.publisher().unwrap();
+    let _ = publisher.publish(&tick(0, 1_300_000)).unwrap();
+    let _ = publisher.publish(&tick(1, 8)).unwrap();
+    let seen = read_until(&mut subscriber, "the long message has not come", |seen| {
+        seen.get(&0).is_some_and(|seen| seen.next == 2)
+    });
+    assert_eq!(counts(&seen), (2, 0));
+}
+
 #[test]
 fn without_a_router_bridges_of_one_machine_find_each_other_and_those_of_another_machine_do_not() {
     let Some(net) = Net::new() else { return };
