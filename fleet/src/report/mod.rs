@@ -2,7 +2,7 @@
 
 mod sections;
 
-use weighbridge_report::{Document, Style};
+use weighbridge_report::{Document, Style, grouped};
 
 use crate::analysis::Findings;
 
@@ -32,7 +32,7 @@ pub fn report(findings: &Findings, format: Format, style: Style) -> String {
 
 fn document(findings: &Findings) -> Document {
     Document {
-        title: format!("{} machines of {}", findings.coverage.machines, findings.store),
+        title: format!("{} machines of {}", grouped(findings.coverage.machines as u64), findings.store),
         warnings: sections::warnings(findings),
         sections: sections::all(findings),
     }

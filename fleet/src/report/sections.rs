@@ -1,5 +1,7 @@
 //! The sections, in the order in which an operator asks: what is wrong, what is there, what to do.
 
+use std::ops::Range;
+
 use weighbridge_report::{Block, CellMap, Columns, Drawing, Item, Kind, Look, Section, Stack, Table};
 
 use crate::analysis::{Class, Findings, OffCell, OffHost, ScatterOf};
@@ -21,7 +23,7 @@ pub fn warnings(of: &Findings) -> Vec<String> {
         !trouble.objects.is_empty(),
         format!(
             "{} objects could not be used and are left out: {}",
-            trouble.objects.len(),
+            many(trouble.objects.len()),
             few(&trouble.objects, 3)
         ),
     );
@@ -29,7 +31,7 @@ pub fn warnings(of: &Findings) -> Vec<String> {
         !trouble.clones.is_empty(),
         format!(
             "{} names stand for several machines (two boots at one time), and nothing is claimed of them: {}; give each a name of its own with --label machine=NAME",
-            trouble.clones.len(),
+            many(trouble.clones.len()),
             few(&trouble.clones, 5)
         ),
     );
@@ -37,14 +39,14 @@ pub fn warnings(of: &Findings) -> Vec<String> {
         trouble.named_by_hostname > 0,
         format!(
             "{} machines are named by their host name; in containers that is another one each time: give the node's with --label machine=NAME",
-            trouble.named_by_hostname
+            many(trouble.named_by_hostname)
         ),
     );
     warn(
         !trouble.clocks_ahead.is_empty(),
         format!(
             "the clocks of {} machines are more than a day ahead of the store's: {}",
-            trouble.clocks_ahead.len(),
+            many(trouble.clocks_ahead.len()),
             few(&trouble.clocks_ahead, 5)
         ),
     );
@@ -52,7 +54,7 @@ pub fn warnings(of: &Findings) -> Vec<String> {
         trouble.late_sessions > 0,
         format!(
             "{} sessions came more than a day after they ended: pushed late, or by a clock that is behind",
-            trouble.late_sessions
+            many(trouble.late_sessions)
         ),
     );
     all
@@ -82,10 +84,15 @@ fn plainly(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
+/// A number with its thousands apart.
+fn many(count: usize) -> String {
+    weighbridge_report::grouped(count as u64)
+}
+
 fn few(all: &[String], most: usize) -> String {
     let more = all.len().saturating_sub(most);
     let shown = all.iter().take(most).cloned().collect::<Vec<_>>().join(", ");
-    if more > 0 { format!("{shown} and {more} more") } else { shown }
+    if more > 0 { format!("{shown} and {} more", many(more)) } else { shown }
 }
 
 fn named(class: &Class) -> String {
@@ -98,7 +105,9 @@ fn machines_sentences(of: &Findings) -> Vec<String> {
     let candidates: usize = of.classes.iter().map(|class| class.candidates).sum();
     let margin = 100.0 * of.margin;
     let mut all = vec![format!(
-        "{sure} machines are surely off from their class by more than {margin} %, each in two boots or more; of such claims at most 5 % are expected to be wrong. {candidates} more may be: another boot would tell."
+        "{} machines are surely off from their class by more than {margin} %, each in two boots or more; of such claims at most 5 % are expected to be wrong. {} more may be: another boot would tell.",
+        many(sure),
+        many(candidates),
     )];
     for class in &of.classes {
         match class.bands {
@@ -113,7 +122,7 @@ fn machines_sentences(of: &Findings) -> Vec<String> {
             None if class.deviation.is_none() && class.machines > 1 => all.push(format!(
                 "Of class {} nothing can be claimed: {} pairs of boots of one machine do not tell how sure a figure is; ten would.",
                 named(class),
-                class.pairs,
+                many(class.pairs),
             )),
             None => {}
         }
@@ -124,7 +133,10 @@ fn machines_sentences(of: &Findings) -> Vec<String> {
 fn machines_blocks(of: &Findings) -> Vec<Block> {
     let rows: Vec<(&Class, &OffHost)> =
         of.classes.iter().flat_map(|class| class.hosts.iter().map(move |host| (class, host))).collect();
-    let heads = ["machine", "class", "cost against its class", "95 %", "boots", "claim"];
+    // A fleet of one class does not repeat its name.
+    let labels = if of.classes.len() > 1 { 2 } else { 1 };
+    let heads =
+        [&["machine", "class"][..labels], &["cost against its class", "95 %", "boots", "claim"][..]].concat();
     let row = |(class, host): &(&Class, &OffHost)| {
         let interval = host
             .interval
@@ -134,29 +146,29 @@ fn machines_blocks(of: &Findings) -> Vec<Block> {
             (true, true) => "sure; in a band of its class",
             (false, _) => "measure again",
         };
-        vec![
-            host.machine.clone(),
-            class.hw_class.clone(),
-            percent(host.effect),
-            interval,
-            host.boots.to_string(),
-            claim.into(),
-        ]
+        let mut cells = vec![host.machine.clone(), class.hw_class.clone()];
+        cells.truncate(labels);
+        cells.extend([percent(host.effect), interval, many(host.boots), claim.into()]);
+        cells
     };
-    top(&heads, 2, &rows, row)
+    top(&heads, labels..labels + 3, &rows, row)
 }
 
 /// The first rows at once, and on a page more of them behind a fold.
-fn top<R>(heads: &[&str], numbers_from: usize, rows: &[R], row: impl Fn(&R) -> Vec<String>) -> Vec<Block> {
+fn top<R>(heads: &[&str], numbers: Range<usize>, rows: &[R], row: impl Fn(&R) -> Vec<String>) -> Vec<Block> {
     if rows.is_empty() {
         return Vec::new();
     }
     let (first, rest) = rows.split_at(rows.len().min(MOST));
-    let mut blocks = Table::of_first(heads, numbers_from, MOST, first, &row).blocks();
+    let table = |most: usize, rows: &[R]| {
+        let table = Table::of_first(heads, numbers.start, most, rows, &row);
+        table.with_texts(numbers.end..heads.len()).blocks()
+    };
+    let mut blocks = table(MOST, first);
     if !rest.is_empty() {
-        blocks.push(Block::List(vec![Item::without_folds(format!("… and {} more", rest.len()))]));
-        let inside = Table::of_first(heads, numbers_from, 50 * MOST, rest, &row).blocks();
-        blocks.push(Block::fold(format!("{} more", rest.len()), inside));
+        let more = format!("{} more", many(rest.len()));
+        blocks.push(Block::List(vec![Item::without_folds(format!("… and {more}"))]));
+        blocks.push(Block::fold(more, table(50 * MOST, rest)));
     }
     blocks
 }
@@ -165,8 +177,9 @@ fn cells_sentences(of: &Findings) -> Vec<String> {
     let sure = of.classes.iter().flat_map(|class| &class.cells).filter(|cell| cell.is_sure).count();
     let all: usize = of.classes.iter().map(|class| class.cells.len()).sum();
     vec![format!(
-        "{sure} cases of single machines are surely off beside what the machine is: the first boot chose them, another one confirmed them. {} candidates need a second boot; most of those are chance.",
-        all - sure
+        "{} cases of single machines are surely off beside what the machine is: the first boot chose them, another one confirmed them. {} candidates need a second boot; most of those are chance.",
+        many(sure),
+        many(all - sure)
     )]
 }
 
@@ -174,7 +187,7 @@ fn cells_blocks(of: &Findings) -> Vec<Block> {
     let mut rows: Vec<&OffCell> = of.classes.iter().flat_map(|class| &class.cells).collect();
     rows.sort_by(|a, b| b.is_sure.cmp(&a.is_sure).then(b.effect.abs().total_cmp(&a.effect.abs())));
     let heads = ["machine", "case", "against its class", "cost alone", "boots", "claim"];
-    top(&heads, 2, &rows, |cell| {
+    top(&heads, 2..5, &rows, |cell| {
         let alone = cell.of_cost.map_or_else(String::new, percent);
         let claim = if cell.is_sure { "sure" } else { "measure again" };
         vec![
@@ -182,7 +195,7 @@ fn cells_blocks(of: &Findings) -> Vec<Block> {
             cell.case.clone(),
             percent(cell.effect),
             alone,
-            cell.boots.to_string(),
+            many(cell.boots),
             claim.into(),
         ]
     })
@@ -194,17 +207,20 @@ fn remeasure_sentences(of: &Findings) -> Vec<String> {
         0 => vec!["Nothing.".into()],
         hosts => {
             let left = if plan.left_out > 0 {
-                format!(" {} candidates that are off by less are left out.", plan.left_out)
+                format!(" {} candidates that are off by less are left out.", many(plan.left_out))
             } else {
                 String::new()
             };
-            vec![format!("{hosts} machines, each in another boot; `--remeasure FILE` writes them.{left}")]
+            vec![format!(
+                "{} machines, each in another boot; `--remeasure FILE` writes them.{left}",
+                many(hosts)
+            )]
         }
     }
 }
 
 fn remeasure_blocks(of: &Findings) -> Vec<Block> {
-    top(&["machine", "why", "cases"], 3, &of.remeasure.hosts, |host| {
+    top(&["machine", "why", "cases"], 3..3, &of.remeasure.hosts, |host| {
         let cases = if host.cases.is_empty() { "all".to_owned() } else { few(&host.cases, 2) };
         vec![host.machine.clone(), host.why.clone(), cases]
     })
@@ -214,7 +230,7 @@ fn settings_sentences(of: &Findings) -> Vec<String> {
     let settings = &of.settings;
     let mut all = vec![format!(
         "{} settings differ between enough machines of a class. What goes together need not be the cause.",
-        settings.compared
+        many(settings.compared)
     )];
     if settings.groups.is_empty() {
         all.push("None goes with a cost.".into());
@@ -232,14 +248,17 @@ fn settings_blocks(of: &Findings) -> Vec<Block> {
             first.value,
             percent(group.effect),
             group.case,
-            first.machines,
+            many(first.machines),
             group.p
         );
         let same = group.settings[1..].iter().map(|other| {
             let how = if other.with_first > 0.0 { "=" } else { "≠" };
             format!(
                 "{} {how} {} cannot be told from it (φ {:.2}, {} machines)",
-                other.name, other.value, other.with_first, other.machines
+                other.name,
+                other.value,
+                other.with_first,
+                many(other.machines)
             )
         });
         blocks.push(Block::Heading(sentence));
@@ -261,9 +280,9 @@ fn event_blocks(of: &Findings) -> Vec<Block> {
             "{}: {} on {} of {} machines, in {} cases ({}){kernel}. Among them: {}",
             event.day,
             percent(event.change),
-            event.machines,
-            event.of,
-            event.cases.len(),
+            many(event.machines),
+            many(event.of),
+            many(event.cases.len()),
             few(&event.cases, 3),
             few(&event.some, 3)
         )
@@ -281,13 +300,14 @@ fn neighbor_sentences(of: &Findings) -> Vec<String> {
     });
     vec![format!(
         "{} sessions on {} machines ran beside another one. None of them counts for a claim.{cost}",
-        found.sessions, found.machines
+        many(found.sessions),
+        many(found.machines)
     )]
 }
 
 fn neighbor_blocks(of: &Findings) -> Vec<Block> {
     let heads = ["machine", "other name", "from", "seconds"];
-    top(&heads, 3, &of.interference.overlaps, |overlap| {
+    top(&heads, 3..4, &of.interference.overlaps, |overlap| {
         let other = if overlap.other == overlap.machine { String::new() } else { overlap.other.clone() };
         vec![overlap.machine.clone(), other, overlap.from.clone(), format!("{:.0}", overlap.seconds)]
     })
@@ -324,12 +344,11 @@ fn scatter_sentences(of: &Findings) -> Vec<String> {
 
 fn scatter_blocks(of: &Findings) -> Vec<Block> {
     let heads = ["to know a difference to", "different machines a side", "or machines before and after"];
-    let count =
-        |hosts: Option<usize>| hosts.map_or_else(|| "no number suffices".into(), |hosts| hosts.to_string());
+    let count = |hosts: Option<usize>| hosts.map_or_else(|| "no number suffices".into(), many);
     let mut rows = of.scatter.needed.clone();
     rows.sort_by(|a, b| a.margin.total_cmp(&b.margin));
     rows.dedup_by(|a, b| a.margin == b.margin);
-    top(&heads, 0, &rows, |needed| {
+    top(&heads, 0..3, &rows, |needed| {
         vec![format!("± {} %", 100.0 * needed.margin), count(needed.a_side), count(needed.paired)]
     })
 }
@@ -338,12 +357,12 @@ fn coverage_sentences(of: &Findings) -> Vec<String> {
     let there = &of.coverage;
     let mut all = vec![format!(
         "{} machines, {} boots, {} sessions ({} incomplete), {} cases, {} figures, from {} to {} (UTC).",
-        there.machines,
-        there.boots,
-        there.sessions,
-        there.incomplete_sessions,
-        there.cases,
-        there.measured,
+        many(there.machines),
+        many(there.boots),
+        many(there.sessions),
+        many(there.incomplete_sessions),
+        many(there.cases),
+        many(there.measured),
         there.from,
         there.to
     )];
@@ -352,13 +371,13 @@ fn coverage_sentences(of: &Findings) -> Vec<String> {
         !there.missing_machines.is_empty(),
         format!(
             "{} machines that should be there are not: {}.",
-            there.missing_machines.len(),
+            many(there.missing_machines.len()),
             few(&there.missing_machines, 10)
         ),
     );
     also(
         there.missing_cells > 0,
-        format!("{} figures are missing that other machines of the class have.", there.missing_cells),
+        format!("{} figures are missing that other machines of the class have.", many(there.missing_cells)),
     );
     for (plan, shards) in &there.missing_shards {
         let numbers: Vec<String> = shards.iter().map(ToString::to_string).collect();
@@ -369,14 +388,8 @@ fn coverage_sentences(of: &Findings) -> Vec<String> {
 
 fn coverage_blocks(of: &Findings) -> Vec<Block> {
     let there = &of.coverage;
-    let mut blocks = top(&["outcome", "why", "rows", "machines", "cases"], 2, &there.unmeasured, |of| {
-        vec![
-            of.outcome.into(),
-            of.why.clone(),
-            of.rows.to_string(),
-            of.machines.to_string(),
-            of.cases.join(", "),
-        ]
+    let mut blocks = top(&["outcome", "why", "rows", "machines", "cases"], 2..4, &there.unmeasured, |of| {
+        vec![of.outcome.into(), of.why.clone(), many(of.rows), many(of.machines), of.cases.join(", ")]
     });
     if !there.missing_cases.is_empty() {
         let inside = Table::of_first(
@@ -384,7 +397,7 @@ fn coverage_blocks(of: &Findings) -> Vec<Block> {
             1,
             50 * MOST,
             &there.missing_cases,
-            |(case, machines)| vec![case.clone(), machines.to_string()],
+            |(case, machines)| vec![case.clone(), many(*machines)],
         );
         blocks.push(Block::fold("Missing by case".into(), inside.blocks()));
     }
@@ -394,10 +407,10 @@ fn coverage_blocks(of: &Findings) -> Vec<Block> {
 fn class_blocks(of: &Findings) -> Vec<Block> {
     let heads =
         ["class", "CPU", "machines", "boots", "cases", "5 %", "middle", "95 %", "scatter between boots"];
-    let mut blocks = top(&heads, 2, &of.classes, |class| {
+    let mut blocks = top(&heads, 2..9, &of.classes, |class| {
         let at = |place: usize| class.effects.as_ref().map_or_else(String::new, |of| percent(of.at[place]));
         let deviation = class.deviation.map_or_else(String::new, plainly);
-        let counts = [class.machines, class.boots, class.cases].map(|count| count.to_string());
+        let counts = [class.machines, class.boots, class.cases].map(many);
         [
             vec![class.hw_class.clone(), class.cpu.clone()],
             counts.to_vec(),

@@ -17,6 +17,10 @@ fn a_page_of_ten_thousand_machines_is_below_two_megabytes_and_a_browser_draws_it
     let findings = analyze(&world.first_session(), &Options::default());
     let page = report(&findings, Format::Html, weighbridge_report::Style::default());
     assert!(page.len() <= 2 << 20, "{} bytes", page.len());
+    // Words at the left, numbers with their thousands apart.
+    for part in ["<td class=\"text\">measure again</td>", "<td>10,000</td>", ">10,000 machines of "] {
+        assert!(page.contains(part), "no {part}");
+    }
     let text = report(&findings, Format::Text, weighbridge_report::Style::default());
     assert!(text.lines().count() < 400, "{} lines", text.lines().count());
     let Some(browser) =

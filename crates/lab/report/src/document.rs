@@ -300,6 +300,12 @@ pub struct TopTable {
 }
 
 impl TopTable {
+    /// The same with further columns of text.
+    #[must_use]
+    pub fn with_texts(self, columns: impl IntoIterator<Item = usize>) -> TopTable {
+        TopTable { table: self.table.with_texts(columns), ..self }
+    }
+
     /// The table and a word on the rows that it leaves out.
     pub fn blocks(self) -> Vec<Block> {
         let more = self.rest();

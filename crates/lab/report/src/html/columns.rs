@@ -12,7 +12,8 @@ const BOTTOM: f64 = 30.0;
 const MOST_NAMES: usize = 12;
 
 const STYLE: &str = "\
-.columns{width:100%;height:auto;font:9px system-ui,sans-serif}.columns text{fill:var(--dim)}.columns line{stroke:var(--line)}";
+.columns{width:100%;height:auto;font:9px system-ui,sans-serif}.columns text{fill:var(--dim)}.columns line{stroke:var(--line)}\
+@media(max-width:600px){.columns{font-size:13px}.timeline svg.columns{min-width:0}}";
 
 /// The drawing.
 pub fn columns(title: &str, of: &Columns) -> String {
