@@ -216,19 +216,26 @@ impl Store {
 
     fn failed(&self, what: &str, name: &str, error: &Error) -> Failure {
         let of = format!("{what} {name} in {}", self.shown());
+        let why = brief(&chain(error));
         match kind(error) {
             Kind::Refused => Failure::hopeless(format!(
-                "{of}: the store refuses it; it reads credentials from the environment ({}): {error}",
+                "{of}: the store refuses it; it reads credentials from the environment ({}): {why}",
                 variables(&self.url)
             )),
-            Kind::NotFound => Failure::hopeless(format!("{of}: not found: {error}")),
-            Kind::Away => Failure::new(
-                Exit::Again,
-                format!("{of}: the store is away, try again later: {}", chain(error)),
-            ),
-            Kind::Hopeless => Failure::hopeless(format!("{of}: {}", chain(error))),
+            Kind::NotFound => Failure::hopeless(format!("{of}: not found: {why}")),
+            Kind::Away => {
+                Failure::new(Exit::Again, format!("{of}: the store is away, try again later: {why}"))
+            }
+            Kind::Hopeless => Failure::hopeless(format!("{of}: {why}")),
         }
     }
+}
+
+/// Without the document in which a store explains itself: its code is enough.
+fn brief(why: &str) -> String {
+    let Some((before, document)) = why.split_once(": <") else { return why.into() };
+    let code = document.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
+    code.map_or_else(|| before.into(), |(code, _)| format!("{before} ({code})"))
 }
 
 /// What an error means for who would try again.

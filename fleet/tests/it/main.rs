@@ -1,6 +1,7 @@
 //! The store and its questions, from the outside.
 
 mod again;
+mod azure;
 mod claims;
 mod document;
 mod duckdb;
