@@ -99,6 +99,26 @@ assert mounts == {volume['name'] for volume in spec['volumes']}
 print(json.dumps(container['command']))
 ";
 
+#[test]
+fn the_manifest_is_one_that_kubernetes_knows() {
+    if !python_has("kubernetes_validate") {
+        return skipped(
+            "the schemas of Kubernetes are not installed: `pip install kubernetes-validate` brings them",
+        );
+    }
+    let folder = temp_dir("fleet");
+    let manifest = folder.path().join("job.yaml");
+    let check = "import kubernetes_validate as of, sys, yaml; \
+                 of.validate(yaml.safe_load(open(sys.argv[1])), of.latest_version(), strict=True)";
+    let check = || Command::new("python3").args(["-c", check]).arg(&manifest).output().unwrap();
+    let whole = starter("kubernetes");
+    fs::write(&manifest, &whole).unwrap();
+    ends_with(&check(), 0);
+    fs::write(&manifest, whole.replace("backoffLimitPerIndex", "backoffLimitPerIndexes")).unwrap();
+    let said = text(&check().stderr);
+    assert!(said.contains("'backoffLimitPerIndexes' was unexpected"), "{said}");
+}
+
 /// What a kubelet gives a container: its command, environment and CPUs, and SIGTERM to its first process when the node is drained.
 #[test]
 fn a_pod_ends_its_record_and_pushes_it_when_it_is_drained() {
