@@ -18,7 +18,7 @@ use crate::bus_message::{Read, cwb_message};
 use crate::error::{
     CW_EMPTY, CW_NOT_FOUND, CW_OK, CW_TIMED_OUT, CWB_AUTHORITY_GONE, Done, Failure, c_string,
 };
-use crate::handle::{Handle, Lease, frees, give, makers, methods};
+use crate::handle::{Handle, frees, give, makers, methods, with};
 use crate::input::{Options, Out, flags, options, path, text, timeout};
 
 /// A connection.
@@ -157,6 +157,20 @@ makers! {
     }
 }
 
+/// Whom a call is for, and what is called there.
+unsafe fn callee<'a>(
+    destination: *const c_char,
+    object: *const c_char,
+    interface: *const c_char,
+    member: *const c_char,
+) -> Result<[&'a str; 4], Failure> {
+    // SAFETY: see the text of this file.
+    unsafe {
+        let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
+        Ok([destination, object, text(interface, "the interface")?, text(member, "the member")?])
+    }
+}
+
 methods! {
     /// [`Connection::unique_name`].
     fn cwb_unique_name(bus: cwb_bus, name: *mut *const c_char) {
@@ -204,8 +218,7 @@ methods! {
         reply: *mut *mut cwb_message,
     ) {
         let reply = Out::new(reply)?;
-        let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
-        let [interface, member] = [text(interface, "the interface")?, text(member, "the member")?];
+        let [destination, object, interface, member] = callee(destination, object, interface, member)?;
         let came = bus.connection.call(destination, object, interface, member, payload(body)?)?;
         give(reply, Read::new(came, None))
     }
@@ -219,8 +232,7 @@ methods! {
         member: *const c_char,
         body: *mut cwb_body,
     ) {
-        let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
-        let [interface, member] = [text(interface, "the interface")?, text(member, "the member")?];
+        let [destination, object, interface, member] = callee(destination, object, interface, member)?;
         bus.connection.call_without_reply(destination, object, interface, member, payload(body)?)?;
         Ok(CW_OK)
     }
@@ -237,8 +249,7 @@ methods! {
         serial: *mut u32,
     ) {
         let out = Out::new(serial)?;
-        let [destination, object] = [text(destination, "the destination")?, text(object, "the path")?];
-        let [interface, member] = [text(interface, "the interface")?, text(member, "the member")?];
+        let [destination, object, interface, member] = callee(destination, object, interface, member)?;
         let call = Builder::call(object, member).destination(destination).interface(interface);
         let (body, descriptors) = payload(body)?.into_parts();
         let serial = bus.connection.send_message_with_descriptors(&call.body(body), descriptors)?;
@@ -286,14 +297,14 @@ methods! {
 
     /// [`Connection::reply`].
     fn cwb_reply(bus: cwb_bus, call: *mut cwb_message, body: *mut cwb_body) {
-        let call = Lease::of(call)?.value().call()?;
+        let call = with(call, |call| call.call())?;
         bus.connection.reply(&call, payload(body)?)?;
         Ok(CW_OK)
     }
 
     /// [`Connection::reply_error`].
     fn cwb_reply_error(bus: cwb_bus, call: *mut cwb_message, name: *const c_char, what: *const c_char) {
-        let call = Lease::of(call)?.value().call()?;
+        let call = with(call, |call| call.call())?;
         bus.connection.reply_error(
             &call,
             text(name, "the name of the error")?,
@@ -310,7 +321,7 @@ methods! {
 
     /// [`Connection::answer_standard`].
     fn cwb_answer_standard(bus: cwb_bus, call: *mut cwb_message) {
-        let call = Lease::of(call)?.value().call()?;
+        let call = with(call, |call| call.call())?;
         Ok(if bus.connection.answer_standard(&call)? { CW_OK } else { CW_NOT_FOUND })
     }
 

@@ -13,7 +13,7 @@ use causeway_bus::wire::text::marshalled;
 use causeway_bus::wire::{Body, Marshal, names, signature};
 
 use crate::error::{CW_E_STATE, CW_OK, Failure};
-use crate::handle::{Handle, Lease, frees, give, makers, methods};
+use crate::handle::{Handle, frees, give, makers, methods, with};
 use crate::input::{Out, descriptor, range, slice, text};
 
 /// Arguments.
@@ -50,7 +50,7 @@ pub(crate) unsafe fn payload(body: *mut cwb_body) -> Result<Payload, Failure> {
         return Ok(Body::default().into());
     }
     // SAFETY: see the text of this file.
-    let taken = std::mem::take(unsafe { Lease::of(body)? }.value());
+    let taken = unsafe { with(body, |body| Ok(std::mem::take(body)))? };
     let body = taken.whole.unwrap_or_else(|| taken.appended.into_body(&taken.types));
     Ok(Payload::new(body, taken.descriptors))
 }

@@ -60,13 +60,13 @@ pub struct cw_request {
     pub reserved: u32,
 }
 
-/// What answers calls.
-pub type cw_handler = Option<unsafe extern "C" fn(*mut c_void, *const cw_request, *mut cw_responder)>;
+/// What answers calls. An exception of C++ that leaves it ends the program, as one that nobody catches does.
+pub type cw_handler = Option<unsafe extern "C-unwind" fn(*mut c_void, *const cw_request, *mut cw_responder)>;
 
 /// What the caller of `cw_call_serve` has said of its handler.
 #[derive(Clone, Copy)]
 struct Handler {
-    call: unsafe extern "C" fn(*mut c_void, *const cw_request, *mut cw_responder),
+    call: unsafe extern "C-unwind" fn(*mut c_void, *const cw_request, *mut cw_responder),
     user: *mut c_void,
 }
 

@@ -18,34 +18,39 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 
 const PAGE_BYTES: usize = 4096;
 
-/// The number of this process, for a handle that is made now.
-pub fn current() -> Result<u64, Failure> {
-    let word = match word() {
-        Some(word) => word,
-        None => map()?,
-    };
-    let number = word.load(Ordering::Relaxed);
-    if number != 0 {
-        return Ok(number);
+/// A process, as a handle knows the one that made it.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    word: &'static AtomicU64,
+    /// Never 0.
+    pub number: u64,
+}
+
+impl Process {
+    /// This process, for a handle that is made now.
+    pub fn this() -> Result<Process, Failure> {
+        // SAFETY: null, or a page that stays mapped and that `map` has made before it was stored (PAIR c-process).
+        let word = match unsafe { WORD.load(Ordering::Acquire).as_ref() } {
+            Some(word) => word,
+            None => map()?,
+        };
+        let mut number = word.load(Ordering::Relaxed);
+        if number == 0 {
+            let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+            // Of two threads one is first, and both have its number.
+            number = match word.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => next,
+                Err(theirs) => theirs,
+            };
+        }
+        Ok(Process { word, number })
     }
-    let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    // Of two threads one is first, and both have its number.
-    Ok(match word.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => next,
-        Err(theirs) => theirs,
-    })
-}
 
-/// Was this number that of this process?
-#[inline(always)]
-pub fn is(number: u64) -> bool {
-    word().is_some_and(|word| word.load(Ordering::Relaxed) == number)
-}
-
-#[inline(always)]
-fn word() -> Option<&'static AtomicU64> {
-    // SAFETY: null, or a page that stays mapped and that `map` has made before it was stored.
-    unsafe { WORD.load(Ordering::Acquire).as_ref() } // PAIR c-process
+    /// The number of the process that asks; 0 if that is a child which has made no handle.
+    #[inline(always)]
+    pub fn number_now(self) -> u64 {
+        self.word.load(Ordering::Relaxed)
+    }
 }
 
 #[cold]
@@ -61,8 +66,8 @@ fn map() -> Result<&'static AtomicU64, Failure> {
         madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork)?;
         page.cast::<AtomicU64>()
     };
-    // PAIR c-process: Acquire in `word`. One thread's page stays; that of another, which lost, is 4 KiB that nobody uses.
+    // PAIR c-process: Acquire in `this`. One thread's page stays; that of another, which lost, is 4 KiB that nobody uses.
     let first = WORD.compare_exchange(std::ptr::null_mut(), page, Ordering::Release, Ordering::Acquire);
-    // SAFETY: as in `word`; zeroes are an atomic word.
+    // SAFETY: as in `this`; zeroes are an atomic word.
     Ok(unsafe { &*first.err().unwrap_or(page) })
 }

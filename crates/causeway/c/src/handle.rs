@@ -11,37 +11,39 @@ use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::addr_of_mut;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{
     CW_E_BUSY, CW_E_FORKED, CW_E_NULL, CW_E_PANIC, CW_E_POISONED, CW_OK, Done, Failure, cw_error,
 };
-use crate::fork;
+use crate::fork::Process;
 use crate::input::Out;
 
-const IDLE: u32 = 0;
-const BUSY: u32 = 1;
-const POISONED: u32 = 2;
+// No process has these numbers.
+const BUSY: u64 = u64::MAX;
+const POISONED: u64 = u64::MAX - 1;
 
 /// What C knows as a pointer to an incomplete type.
 #[derive(Debug)]
 pub struct Handle<T> {
-    state: AtomicU32,
-    process: u64,
+    /// The number of its process while nobody uses it: that of another process is none to exchange.
+    state: AtomicU64,
+    process: Process,
     value: ManuallyDrop<T>,
 }
 
 /// Hands out a new handle.
 pub fn give<T>(out: Out<*mut Handle<T>>, value: T) -> Done {
-    let process = fork::current()?;
-    let handle = Handle { state: AtomicU32::new(IDLE), process, value: ManuallyDrop::new(value) };
-    out.write(Box::into_raw(Box::new(handle)));
+    let process = Process::this()?;
+    let (state, value) = (AtomicU64::new(process.number), ManuallyDrop::new(value));
+    out.write(Box::into_raw(Box::new(Handle { state, process, value })));
     Ok(CW_OK)
 }
 
-/// A handle that is in use by this thread until this is dropped.
-pub struct Lease<'a, T> {
-    state: &'a AtomicU32,
+/// A handle that is in use by this thread, and unusable once this is dropped: a panic does that.
+struct Lease<'a, T> {
+    state: &'a AtomicU64,
+    process: Process,
     value: &'a mut T,
 }
 
@@ -49,48 +51,63 @@ impl<'a, T> Lease<'a, T> {
     /// # Safety
     /// See the text of this file.
     #[inline(always)]
-    pub unsafe fn of(handle: *mut Handle<T>) -> Result<Lease<'a, T>, Failure> {
+    unsafe fn of(handle: *mut Handle<T>) -> Result<Lease<'a, T>, Failure> {
         if handle.is_null() {
             return Err(null("the handle"));
         }
         // SAFETY: the handle is alive; these fields are read by all threads and, but for the atomic, written by none.
         let (process, state) = unsafe { ((*handle).process, &(*handle).state) };
-        if !fork::is(process) {
-            return Err(forked());
-        }
         // PAIR c-handle: the thread that has it next sees what this one did.
-        match state.compare_exchange(IDLE, BUSY, Ordering::Acquire, Ordering::Relaxed) {
+        match state.compare_exchange(process.number_now(), BUSY, Ordering::Acquire, Ordering::Relaxed) {
             // SAFETY: from here on no other thread touches the value.
-            Ok(_) => Ok(Lease { state, value: unsafe { &mut *addr_of_mut!((*handle).value) } }),
-            Err(state) => Err(not_idle(state)),
+            Ok(_) => Ok(Lease { state, process, value: unsafe { &mut *addr_of_mut!((*handle).value) } }),
+            Err(state) => Err(not_idle(process, state)),
         }
     }
 
-    /// What the handle stands for.
-    pub fn value(&mut self) -> &mut T {
-        self.value
+    /// Others may use it.
+    #[inline(always)]
+    fn end(self) {
+        self.state.store(self.process.number, Ordering::Release); // PAIR c-handle
+        std::mem::forget(self);
     }
 }
 
 impl<T> Drop for Lease<'_, T> {
-    #[inline(always)]
+    #[cold]
     fn drop(&mut self) {
-        let state = if std::thread::panicking() { POISONED } else { IDLE };
-        self.state.store(state, Ordering::Release); // PAIR c-handle
+        self.state.store(POISONED, Ordering::Release);
     }
 }
 
+/// Does something with what a handle stands for.
+///
+/// # Safety
+/// See the text of this file.
+#[inline(always)]
+pub unsafe fn with<T, R>(
+    handle: *mut Handle<T>,
+    work: impl FnOnce(&mut T) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    // SAFETY: the caller's promise.
+    let lease = unsafe { Lease::of(handle)? };
+    let done = work(&mut *lease.value);
+    lease.end();
+    done
+}
+
 #[cold]
-fn not_idle(state: u32) -> Failure {
+fn not_idle(process: Process, state: u64) -> Failure {
+    if process.number_now() != process.number {
+        return Failure::new(
+            CW_E_FORKED,
+            "this handle was made before a fork; in the child free it and make another one",
+        );
+    }
     if state == BUSY {
         return Failure::new(CW_E_BUSY, "another thread uses this handle; use it from one thread at a time");
     }
     Failure::new(CW_E_POISONED, "an earlier call on this handle ended in a defect of the library; free it")
-}
-
-#[cold]
-fn forked() -> Failure {
-    Failure::new(CW_E_FORKED, "this handle was made before a fork; in the child free it and make another one")
 }
 
 /// The failure for a pointer that is missing.
@@ -113,9 +130,12 @@ pub unsafe fn on<T>(
     // By value, as in the macros: a reference to each argument would have all of them in memory.
     let work = move || {
         // SAFETY: the caller's promise.
-        let mut lease = unsafe { Lease::of(handle)? };
-        inject(name);
-        work(lease.value())
+        unsafe {
+            with(handle, |value| {
+                inject(name);
+                work(value)
+            })
+        }
     };
     // SAFETY: the caller's promise.
     unsafe { run(error, work) }
@@ -184,10 +204,11 @@ pub unsafe fn free<T>(name: &'static str, handle: *mut Handle<T>) {
         }
         inject(name);
         // SAFETY: as in `Lease::of`.
-        let (is_own, state) = unsafe { (fork::is((*handle).process), &(*handle).state) };
+        let (process, state) = unsafe { ((*handle).process, &(*handle).state) };
+        let is_own = process.number_now() == process.number;
         // PAIR c-handle
         if is_own && state.swap(BUSY, Ordering::Acquire) == BUSY {
-            return Err(not_idle(BUSY));
+            return Err(not_idle(process, BUSY));
         }
         // SAFETY: `give` made it, and the caller gives it back once.
         let mut handle = unsafe { Box::from_raw(handle) };

@@ -73,6 +73,8 @@ impl<T: Copy> SizedOut<T> {
             // SAFETY: the caller has so many bytes.
             unsafe { self.0.write(value) }
         } else {
+            // A copy: the value itself need not be in memory for it.
+            let value = { value };
             self.write_known(&value);
         }
     }
