@@ -5,7 +5,7 @@
  *     loops emit BUS COUNT          loops sd-event BUS COUNT     a bus, and a member in a loop of sd-event
  *     loops killed SOCKET BUS       frees everything after the end of all that served it
  *
- * A wake-up that is lost is a wait of a minute, and a failure.
+ * A wake-up that is lost is a wait of a minute, and a failure; so is a tenth of wake-ups that bring nothing.
  */
 #include "check.h"
 #include <poll.h>
@@ -82,7 +82,7 @@ static int subscribe(const char *path, uint64_t count, int (*sleep)(int fd)) {
     OK(cw_group_join(path, &group, &error));
     OK(cw_sub_new(group, &options, sizeof options, &sub, &error));
     OK(cw_sub_fd(sub, &fd, &error));
-    uint64_t got = 0, sleeps = 0;
+    uint64_t got = 0, sleeps = 0, got_before = 0, idle = 0;
     for (;;) {
         cw_message m;
         int code = cw_sub_next(sub, &m, sizeof m, &error);
@@ -95,7 +95,8 @@ static int subscribe(const char *path, uint64_t count, int (*sleep)(int fd)) {
             IS(CW_EMPTY, code);
             code = cw_sub_prepare(sub, &error);
             if (code == CW_MAY_SLEEP) {
-                sleeps++;
+                idle += sleeps++ > 0 && got == got_before;
+                got_before = got;
                 if (sleep(fd) == 0) {
                     fprintf(stderr, "no message %llu within a minute\n", (unsigned long long)got);
                     return 1;
@@ -105,8 +106,9 @@ static int subscribe(const char *path, uint64_t count, int (*sleep)(int fd)) {
             }
         }
     }
-    TRUE(got == count && sleeps > count / 1000);
-    printf("%llu messages, %llu sleeps\n", (unsigned long long)got, (unsigned long long)sleeps);
+    TRUE(got == count && sleeps > count / 1000 && idle <= sleeps / 10);
+    printf("%llu messages, %llu sleeps, %llu of them for nothing\n", (unsigned long long)got, (unsigned long long)sleeps,
+           (unsigned long long)idle);
     cw_sub_free(sub);
     cw_group_free(group);
     return 0;
@@ -149,7 +151,7 @@ static int run_sd_event(const char *path, uint64_t count) {
     cwb_message *message;
     sd_event *loop;
     int fd, events, code = 0;
-    uint64_t until, got = 0, woke = 0;
+    uint64_t until, got = 0, woke = 0, got_before = 0, idle = 0;
     OK(cwb_open(path, NULL, 0, &bus, &error));
     OK(cwb_add_match(bus, "type='signal',interface='com.example.Loops'", &error));
     OK(cwb_request_name(bus, "com.example.Loops", 0, NULL, &error));
@@ -169,13 +171,16 @@ static int run_sd_event(const char *path, uint64_t count) {
         IS(CW_EMPTY, code);
         OK(cwb_get_timeout(bus, &until, &error));
         TRUE(until == 0 || until == UINT64_MAX);
+        idle += until && woke && got == got_before;
+        got_before = got;
         if (got < count && sd_event_run(loop, until ? 60000000 : 0) == 0 && until) {
             fprintf(stderr, "no signal %llu within a minute\n", (unsigned long long)got);
             return 1;
         }
     }
-    TRUE(woke > count / 1000);
-    printf("%llu signals, woken %llu times\n", (unsigned long long)got, (unsigned long long)woke);
+    TRUE(woke > count / 1000 && idle <= woke / 10);
+    printf("%llu signals, woken %llu times, %llu of them for nothing\n", (unsigned long long)got, (unsigned long long)woke,
+           (unsigned long long)idle);
     sd_event_unref(loop);
     cwb_free(bus);
     return 0;
