@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the extension, and runs the tests in a folder of their own. Needs cargo and python3; what else is missing is said and skipped.
+# `test.sh tools` only says which Python has what the tests use.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -10,17 +11,18 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 fi
 # What tests use beside Python itself, in a folder that stays; without a network, what is installed is what there is.
 tools=${CAUSEWAY_PYTHON_TOOLS:-$PWD/target/tools}
-if [ ! -e "$tools/complete" ]; then
+if [ ! -e "$tools/installed" ]; then
     if "$python" -m venv --clear --system-site-packages "$tools" &&
-        "$tools/bin/pip" install --quiet --disable-pip-version-check mypy typing-extensions numpy uvloop 'maturin>=1.14,<2' abi3audit; then
-        touch "$tools/complete"
+        "$tools/bin/pip" install --quiet --disable-pip-version-check mypy typing-extensions numpy uvloop 'maturin>=1.14,<2' abi3audit mcap mcap-protobuf-support; then
+        touch "$tools/installed"
     else
-        echo "skipped: tools of the tests (mypy, uvloop, numpy, maturin, abi3audit), for pip cannot fetch them; what is installed is used"
+        echo "skipped: tools of the tests (mypy, uvloop, numpy, maturin, abi3audit, mcap), for pip cannot fetch them; what is installed is used"
     fi
 fi
-if [ -e "$tools/complete" ]; then
+if [ -e "$tools/installed" ]; then
     python=$tools/bin/python PATH=$tools/bin:$PATH
 fi
+[ "${1:-}" != tools ] || { echo "$python" && exit; }
 # This file is a workspace of its own: what is set for the main one does not hold here.
 unset RUSTC_WORKSPACE_WRAPPER
 target=${CAUSEWAY_PYTHON_TARGET:-$PWD/target}

@@ -1,6 +1,7 @@
 //! What is recorded of a group.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use causeway::{GroupOptions, PoolOptions};
 use causeway_testkit::Running;
@@ -221,43 +222,67 @@ fn mistakes_are_told_before_anything_is_recorded() {
     assert!(code == 3 && why.contains("no-group"), "{code}: {why}");
 }
 
+/// `message Number { uint64 number = 1; }`, as protobuf describes it to itself: a FileDescriptorSet.
+const NUMBER: &[u8] = b"\n+\n\x0cnumber.proto\"\x13\n\x06Number\x12\t\n\x01n\x18\x01 \x01(\x04b\x06proto3";
+
 /// The reader that most people use.
 #[test]
-fn pythons_reader_shows_the_order_of_the_log() {
+fn pythons_reader_shows_the_order_of_the_log_and_what_schemas_say() {
     let python = std::env::var("CAUSEWAY_PYTHON").unwrap_or_else(|_| "python3".into());
-    let has = std::process::Command::new(&python).args(["-c", "import mcap.reader, lz4"]).output();
+    let has = Command::new(&python).args(["-c", "import mcap.reader, lz4, mcap_protobuf.decoder"]).output();
     if !has.is_ok_and(|output| output.status.success()) {
         return skipped(
-            "the Python package `mcap` is not installed: `pip install mcap`, and CAUSEWAY_PYTHON names the interpreter",
+            "the Python packages `mcap` and `mcap-protobuf-support` are not installed: `pip install` them, and \
+             CAUSEWAY_PYTHON names the interpreter",
         );
     }
     let mut served = Served::new(several());
-    let running = served.record("a.mcap", &[]);
+    std::fs::write(served.path("Number.binpb"), NUMBER).unwrap();
+    std::fs::write(served.path("number.json"), r#"{"type":"object"}"#).unwrap();
+    let schemas = ["5", "6"].map(|topic| {
+        let file = if topic == "5" { "Number.binpb" } else { "number.json" };
+        format!("{topic}={}", served.path(file))
+    });
+    let running = served.record("a.mcap", &["--schema", &schemas[0], "--schema", &schemas[1]]);
     let mut publishers = [served.group().publisher().unwrap(), served.group().publisher().unwrap()];
     for number in 0..20_000u64 {
-        let publisher = &mut publishers[(number % 2) as usize];
-        publisher.publish_with_topic((number % 7) as u32, &payload(number, 100)).unwrap();
+        let topic = (number % 7) as u32;
+        let payload = match topic {
+            // Seven bits a byte, and more to come in all but the last.
+            5 => vec![8, number as u8 | 128, (number >> 7) as u8 | 128, (number >> 14) as u8],
+            6 => format!(r#"{{"n":{number}}}"#).into_bytes(),
+            _ => payload(number, 100),
+        };
+        publishers[(number % 2) as usize].publish_with_topic(topic, &payload).unwrap();
         served.received(number.saturating_sub(500));
     }
     drop((publishers, served.group.take()));
     assert_eq!(end(running).0, 0);
     const SCRIPT: &str = "
-import sys, struct
+import json, sys, struct
 from mcap.reader import make_reader
-numbers, positions, last = [], [], 0
+from mcap_protobuf.decoder import DecoderFactory
+protobuf, numbers, positions, last = DecoderFactory(), [], [], 0
 with open(sys.argv[1], 'rb') as file:
     for schema, channel, message in make_reader(file).iter_messages():
         assert message.log_time >= last; last = message.log_time
+        is_said = schema and (schema.name, schema.encoding)
         if channel.topic == '/causeway/frames':
             positions += [entry[0] for entry in struct.iter_unpack('<QIHH', message.data)]
+        elif channel.message_encoding == 'protobuf':
+            assert is_said == ('Number', 'protobuf')
+            numbers.append(protobuf.decoder_for('protobuf', schema)(message.data).n)
+        elif channel.message_encoding == 'json':
+            assert is_said == ('number', 'jsonschema')
+            numbers.append(json.loads(message.data)['n'])
         else:
+            assert is_said is None
             numbers.append(struct.unpack('<Q', message.data[:8])[0])
 assert numbers == list(range(20000)), numbers[:20]
 assert positions == sorted(positions) and len(positions) == 20000
 print('in order')
 ";
-    let output =
-        std::process::Command::new(&python).args(["-c", SCRIPT, &served.path("a.mcap")]).output().unwrap();
+    let output = Command::new(&python).args(["-c", SCRIPT, &served.path("a.mcap")]).output().unwrap();
     let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.contains("in order"), "{said}{why}");
 }

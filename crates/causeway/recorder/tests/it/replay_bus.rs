@@ -209,6 +209,9 @@ fn what_a_recording_of_a_bus_lacks_is_left_out_and_counted() {
     let call = next_call(&mut service);
     service.reply(&call, Body::default()).unwrap();
     client.finish_call(late, LONG).unwrap();
+    let with_descriptor = Builder::signal("/", SUM, "Opened").body(Body::default().descriptor_index(0));
+    let descriptor = std::fs::File::open("/dev/null").unwrap().into();
+    client.send_message_with_descriptors(&with_descriptor, vec![descriptor]).unwrap();
     client.emit("/", SUM, "Last", Body::default()).unwrap();
     finish(running, file);
     let (code, text) = replayed(file, &folder.path().join("now"), &[]);
@@ -216,6 +219,7 @@ fn what_a_recording_of_a_bus_lacks_is_left_out_and_counted() {
         code == 1
             && text.contains("1 messages of")
             && text.contains("1 left out: longer than an outbox")
+            && text.contains("1 left out: with descriptors")
             && text.contains("2 left out: for somebody who had left"),
         "{code}: {text}"
     );
