@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -28,6 +30,34 @@ class TestCase(unittest.TestCase):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(end, process)
         return process
+
+    def group_server(self) -> tuple[subprocess.Popen, Path]:
+        """A process that serves a group and publishes nothing, and where."""
+        path = self.folder() / "group"
+        code = """
+            import sys, time
+            from causeway_ipc import Group
+            group = Group.create()
+            publisher = group.publisher()
+            group.serve_at(sys.argv[1])
+            print("serves", flush=True)
+            time.sleep(1000)
+        """
+        server = self.python(code, path)
+        server.stdout.readline()
+        return server, path
+
+    def interrupted(self, wait) -> None:
+        """Ctrl-C ends a call that blocks. How soon is not asserted on a loaded machine; the slices have 100 ms."""
+        main = threading.get_ident()
+        timer = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGINT))
+        timer.start()
+        start = time.monotonic()
+        try:
+            self.assertRaises(KeyboardInterrupt, wait)
+        finally:
+            timer.join()
+        self.assertLess(time.monotonic() - start, LONG_S / 2)
 
     def bus(self) -> str:
         """The native socket of a bus of the test's own."""

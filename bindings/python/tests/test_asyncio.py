@@ -161,18 +161,7 @@ class Asyncio(TestCase):
 
     def test_a_server_that_is_killed_ends_the_wait_of_every_task(self):
         async def main():
-            path = self.folder() / "group"
-            code = """
-                import sys, time
-                from causeway_ipc import Group
-                group = Group.create()
-                publisher = group.publisher()
-                group.serve_at(sys.argv[1])
-                print("serves", flush=True)
-                time.sleep(1000)
-            """
-            server = self.python(code, path)
-            server.stdout.readline()
+            server, path = self.group_server()
             group = Group.join(path)
             waiting = [asyncio.create_task(group.subscribe().recv_async()) for _ in range(10)]
             await asyncio.sleep(0.01)

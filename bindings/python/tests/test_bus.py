@@ -278,6 +278,17 @@ class OnBus(TestCase):
         thread.join(LONG_S)
         self.assertFalse(thread.is_alive())
 
+    def test_ctrl_c_ends_calls_streams_and_services_outside_of_asyncio(self):
+        path = self.bus()
+        with Bus(path) as silent, Bus(path) as bus:
+            silent.request_name(ECHO)
+            self.interrupted(lambda: bus.call(ECHO, "/echo", ECHO, "Swap", "ss", "a", "b"))
+            with bus.match(f"type='signal',interface='{ECHO}'") as signals:
+                self.interrupted(signals.next)
+            self.interrupted(lambda: bus.run(LONG_S))
+            self.interrupted(lambda: bus.next(LONG_S))
+            self.assertIn(ECHO, bus.list_names())
+
     def test_the_end_of_the_bus_ends_calls_and_streams_of_a_loop(self):
         async def main():
             _, client = await self.served(self.bus())
@@ -285,7 +296,8 @@ class OnBus(TestCase):
             waiting = [asyncio.ensure_future(anext(signals)), asyncio.ensure_future(client.call(ECHO, "/echo", ECHO, "Later", "d", 1e6))]
             await asyncio.sleep(0.01)
             self.causewayd.kill()
-            self.assertIsInstance((await asyncio.gather(*waiting, return_exceptions=True))[0], ServerGone)
+            for ended in await asyncio.gather(*waiting, return_exceptions=True):
+                self.assertIsInstance(ended, ServerGone)
             gc.collect()
 
         self.in_each_loop(main)
