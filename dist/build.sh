@@ -111,7 +111,7 @@ documents() {
 # Every package of the bus as the registry would get it, each compiled from its packed file against the other ones.
 crates() {
     RUSTFLAGS='' cargo publish --dry-run --allow-dirty --locked --target-dir "$target_dir" -p causeway-os -p causeway-waiting \
-        -p causeway-command-line -p causeway-dbus-wire -p causeway-ipc -p causeway-bus -p causewayd -p causeway-cli >&2
+        -p causeway-command-line -p causeway-dbus-wire -p causeway-ipc -p causeway-bus -p causewayd -p causeway-cli -p causeway-recorder >&2
     mkdir -p "$out/crates"
     # Releases of cargo differ in the folder below.
     find "$target_dir/package" -name "*-$version.crate" ! -path '*/tmp-registry/*' -exec cp -t "$out/crates" {} +
@@ -152,7 +152,7 @@ Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: weighbridge
 
 Files: *
-Copyright: the authors of Weighbridge and Causeway
+Copyright: $(date -u -d "@$SOURCE_DATE_EPOCH" +%Y) the authors of Weighbridge and Causeway
 License: Expat or Apache-2.0
 
 License: Expat
