@@ -8,19 +8,14 @@ use causeway_dbus_wire::wire::{Body, Builder, Kind};
 use crate::support::lease::Lease;
 use crate::support::*;
 
-fn write_service(folder: &Path, name: &str, exec: &Path) {
-    let text = format!("[D-BUS Service]\nName={name}\nExec={}\n", exec.display());
-    std::fs::write(folder.join(format!("{name}.service")), text).unwrap();
-}
-
-/// A program of its own file, which ends with status 1.
-fn program(path: &Path) {
+/// A program of its own file, which ends with status 1, and its command.
+fn program(path: &Path) -> &str {
     std::fs::copy("/bin/false", path).unwrap();
+    path.to_str().unwrap()
 }
 
 fn broker(folder: &TempDir, settings: &str) -> Broker {
-    let settings = format!("<servicedir>{}</servicedir>{settings}", folder.path().display());
-    Broker::native_with(&["--config-file", &configuration(folder, &settings)])
+    Broker::native_with(&["--config-file", &with_services(folder, settings)])
 }
 
 /// All others are served.
@@ -52,10 +47,8 @@ fn has_no_answer(client: &mut Client) {
 fn a_program_that_does_not_start_keeps_nobody_else_waiting() {
     let folder = temp_dir("blocking");
     let (hanging, other) = (folder.path().join("hanging"), folder.path().join("other"));
-    program(&hanging);
-    program(&other);
-    write_service(folder.path(), "a.Hangs", &hanging);
-    write_service(folder.path(), "a.Other", &other);
+    write_service(folder.path(), "a.Hangs", program(&hanging), "");
+    write_service(folder.path(), "a.Other", program(&other), "");
     let bus = broker(&folder, "");
     for asking in 0..2 {
         let Some(lease) = Lease::on(&hanging) else { return };
@@ -76,8 +69,7 @@ fn a_program_that_starts_when_its_time_is_over_does_not_stay() {
     let folder = temp_dir("blocking");
     let hanging = folder.path().join("hanging");
     std::fs::copy("/bin/sleep", &hanging).unwrap();
-    let text = format!("[D-BUS Service]\nName=a.Hangs\nExec={} 1000\n", hanging.display());
-    std::fs::write(folder.path().join("a.Hangs.service"), text).unwrap();
+    write_service(folder.path(), "a.Hangs", &format!("{} 1000", hanging.display()), "");
     let bus = broker(&folder, "<limit name='service_start_timeout'>300</limit>");
     let Some(lease) = Lease::on(&hanging) else { return };
     assert_eq!(refusal(bus.client().call(&ask("a.Hangs"), PATIENCE)), "TimedOut");
@@ -92,9 +84,9 @@ fn programs_that_do_not_start_take_a_bounded_number_of_threads() {
     const PROGRAMS: usize = 40;
     let folder = temp_dir("blocking");
     let hanging = folder.path().join("hanging");
-    program(&hanging);
     let names: Vec<String> = (0..PROGRAMS).map(|number| format!("a.B{number}")).collect();
-    names.iter().for_each(|name| write_service(folder.path(), name, &hanging));
+    let exec = program(&hanging);
+    names.iter().for_each(|name| write_service(folder.path(), name, exec, ""));
     let bus = broker(&folder, "");
     let Some(lease) = Lease::on(&hanging) else { return };
     let mut callers = bus.of_both_kinds();
@@ -118,11 +110,11 @@ fn a_file_of_a_service_that_does_not_open_keeps_nobody_else_waiting() {
     let folder = temp_dir("blocking");
     let bus = broker(&folder, "");
     let exec = folder.path().join("program");
-    program(&exec);
+    let command = program(&exec);
     let file = folder.path().join("a.Hangs.service");
     for asking in 0..2 {
         // Seen as changed, so that it is read.
-        write_service(folder.path(), "a.Hangs", &exec);
+        write_service(folder.path(), "a.Hangs", command, "");
         let Some(lease) = Lease::on(&file) else { return };
         let mut callers = bus.of_both_kinds();
         let asked = callers[asking].send(&ask("a.Hangs")).unwrap();
@@ -140,7 +132,7 @@ fn a_file_of_a_service_that_does_not_open_keeps_nobody_else_waiting() {
 fn services_whose_files_do_not_open_are_an_error_once_their_time_is_over() {
     let folder = temp_dir("blocking");
     let bus = broker(&folder, "<limit name='service_start_timeout'>300</limit>");
-    write_service(folder.path(), "a.Hangs", Path::new("/bin/false"));
+    write_service(folder.path(), "a.Hangs", "/bin/false", "");
     let Some(lease) = Lease::on(&folder.path().join("a.Hangs.service")) else { return };
     for mut caller in bus.of_both_kinds() {
         assert_eq!(refusal(caller.call(&ask("a.Hangs"), PATIENCE)), "TimedOut");

@@ -38,11 +38,9 @@ fn a_name_has_at_most_255_bytes() {
 #[test]
 fn a_header_with_no_room_for_its_sender_costs_nobody_else_anything() {
     let folder = temp_dir("boundaries");
-    let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/false\n";
-    std::fs::write(folder.path().join("a.Service.service"), service).unwrap();
+    write_service(folder.path(), "a.Service", "/bin/false", "");
     let limits = "<limit name='max_message_size'>134217728</limit>";
-    let settings = format!("<servicedir>{}</servicedir>{limits}", folder.path().display());
-    let bus = Broker::native_with(&["--config-file", &configuration(&folder, &settings)]);
+    let bus = Broker::native_with(&["--config-file", &with_services(&folder, limits)]);
     let (mut witness, mut member) = (bus.client(), bus.member());
     member.add_match("interface='a.B'").unwrap();
     let both = |path: &str| -> [Vec<u8>; 2] {

@@ -220,10 +220,8 @@ fn what_waits_for_a_service_is_passed_to_it_in_several_turns_and_in_order() {
     const MESSAGES: u32 = 3_000;
     let folder = temp_dir("divided");
     // It ends without the name, which another process may still take.
-    let file = "[D-BUS Service]\nName=a.Late\nExec=/bin/true\n";
-    std::fs::write(folder.path().join("a.Late.service"), file).unwrap();
-    let settings = format!("<servicedir>{}</servicedir>", folder.path().display());
-    let bus = Broker::configured(&settings);
+    write_service(folder.path(), "a.Late", "/bin/true", "");
+    let bus = Broker::with(&["--config-file", &with_services(&folder, "")]);
     let (mut sender, mut late) = (bus.client(), bus.client());
     let call = Builder::call(PATH, "M").destination("a.Late").flags(FLAG_NO_REPLY_EXPECTED);
     for number in 0..MESSAGES {

@@ -112,9 +112,8 @@ fn act(bus: &Broker, path: &std::path::Path) {
 fn a_call_of_the_kernel_that_fails_costs_only_the_one_that_asked() {
     own_process!();
     let folder = temp_dir("failing");
-    let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/false\n";
-    std::fs::write(folder.path().join("a.Service.service"), service).unwrap();
-    let config = configuration(&folder, &format!("<servicedir>{}</servicedir>", folder.path().display()));
+    write_service(folder.path(), "a.Service", "/bin/false", "");
+    let config = with_services(&folder, "");
     let bus = Broker::native_with(&["--config-file", &config, "--laggard-deadline", "20s"]);
     let path = bus.path();
     let failing = Failing {

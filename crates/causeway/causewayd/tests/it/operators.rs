@@ -21,8 +21,7 @@ struct Logged {
 impl Logged {
     fn start(settings: &str) -> Logged {
         let folder = temp_dir("operators");
-        let settings = format!("<servicedir>{}</servicedir>{settings}", folder.path().display());
-        let config = configuration(&folder, &settings);
+        let config = with_services(&folder, settings);
         let native = folder.path().join("native");
         let mut command = causewayd(&["--config-file", &config, "--native", native.to_str().unwrap()]);
         let bus = Broker::spawn(command.stderr(std::fs::File::create(folder.path().join("log")).unwrap()));
@@ -143,8 +142,7 @@ const LIMITS: [(&str, u32, Provoke, &str); 16] = [
         "max_pending_service_starts",
         0,
         |bus| {
-            let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/false\n";
-            std::fs::write(bus.folder.path().join("a.Service.service"), service).unwrap();
+            write_service(bus.folder.path(), "a.Service", "/bin/false", "");
             told(bus.bus.client().call(&Builder::call("/", "M").destination("a.Service"), PATIENCE))
         },
         "the bus has 0 services that are being started and wants 1 more, of at most 0; ",
@@ -210,8 +208,7 @@ const LIMITS: [(&str, u32, Provoke, &str); 16] = [
         "service_start_timeout",
         1,
         |bus| {
-            let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/sleep 1\n";
-            std::fs::write(bus.folder.path().join("a.Service.service"), service).unwrap();
+            write_service(bus.folder.path(), "a.Service", "/bin/sleep 1", "");
             told(bus.bus.client().call(&Builder::call("/", "M").destination("a.Service"), PATIENCE))
         },
         " within 1 ms ",
@@ -221,8 +218,7 @@ const LIMITS: [(&str, u32, Provoke, &str); 16] = [
         "max_outgoing_bytes",
         10_000,
         |bus| {
-            let service = "[D-BUS Service]\nName=a.Service\nExec=/bin/sleep 60\n";
-            std::fs::write(bus.folder.path().join("a.Service.service"), service).unwrap();
+            write_service(bus.folder.path(), "a.Service", "/bin/sleep 60", "");
             let mut client = bus.bus.client();
             let call =
                 Builder::call("/", "M").destination("a.Service").body(Body::default().blob(&[7; 9_000]));

@@ -378,9 +378,8 @@ fn a_configuration_that_is_read_again_holds_for_new_requests() {
     let mut client = bus.client();
     let mut has = || contains(&client.ask_driver("ListActivatableNames", Body::default()).unwrap(), "a.Late");
     assert!(!has());
-    let service = "[D-BUS Service]\nName=a.Late\nExec=/bin/false\n";
-    std::fs::write(folder.path().join("a.service"), service).unwrap();
-    configuration(&folder, &format!("<servicedir>{}</servicedir>", folder.path().display()));
+    write_service(folder.path(), "a.Late", "/bin/false", "");
+    with_services(&folder, "");
     let mut other = bus.client();
     other.ask_driver("ReloadConfig", Body::default()).unwrap();
     assert!(has());

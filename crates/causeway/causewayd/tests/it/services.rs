@@ -1,7 +1,6 @@
 //! Services that are started by their `.service` files, for clients and for members. The service is this test program, started again.
 
 use std::fs::File;
-use std::path::Path;
 use std::process::Command;
 
 use causeway_bus::client::Bus as Client;
@@ -52,19 +51,13 @@ fn ask(service: &str) -> Builder<'_> {
     Builder::call(PATH, "Ask").destination(service)
 }
 
-fn write_service(folder: &Path, name: &str, exec: &str, more: &str) {
-    let text = format!("[D-BUS Service]\nName={name}\nExec={exec}\n{more}");
-    std::fs::write(folder.join(format!("{name}.service")), text).unwrap();
-}
-
 /// A bus with these services, of which some are this program in a role.
 fn broker(folder: &TempDir, services: &[(&str, &str)], settings: &str) -> Broker {
     for (name, exec) in services {
         let role = exec.strip_prefix("role ").map(|role| role_as_service(module_path!(), role));
         write_service(folder.path(), name, role.as_deref().unwrap_or(exec), "");
     }
-    let settings = format!("<servicedir>{}</servicedir>{settings}", folder.path().display());
-    Broker::native_with(&["--config-file", &configuration(folder, &settings)])
+    Broker::native_with(&["--config-file", &with_services(folder, settings)])
 }
 
 #[test]
@@ -231,8 +224,7 @@ fn watches_a_process(pid: u32) -> bool {
 fn the_end_of_a_service_is_seen_where_the_bus_was_started_with_ignored_children() {
     let folder = temp_dir("services");
     write_service(folder.path(), "a.Fails", "/bin/false", "");
-    let settings = format!("<servicedir>{}</servicedir>", folder.path().display());
-    let configuration = configuration(&folder, &settings);
+    let configuration = with_services(&folder, "");
     let ignoring = || {
         let mut command = Command::new("env");
         command.arg("--ignore-signal=CHLD");
@@ -296,10 +288,9 @@ fn a_service_of_another_user_is_not_started_and_what_is_started_is_logged() {
     let own = rustix::process::geteuid().as_raw();
     write_service(folder.path(), "a.Own", "/bin/false", &format!("User={own}\n"));
     write_service(folder.path(), "a.Foreign", "/bin/false", &format!("User={}\n", own + 1));
-    let services = format!("<servicedir>{}</servicedir>", folder.path().display());
     let configure = |kind: &str| {
-        let more = format!("<type>{kind}</type><servicehelper>/bin/helper</servicehelper>{services}");
-        configuration(&folder, &more)
+        let more = format!("<type>{kind}</type><servicehelper>/bin/helper</servicehelper>");
+        with_services(&folder, &more)
     };
     let said = folder.path().join("said");
     let log = || std::fs::read_to_string(&said).unwrap();

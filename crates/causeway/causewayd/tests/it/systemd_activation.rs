@@ -19,12 +19,9 @@ fn broker_with(folder: &TempDir, services: &[(&str, &str)], settings: &str, args
         let unit = if unit.is_empty() { String::new() } else { format!("SystemdService={unit}\n") };
         // Another user's program is no business of the bus where systemd starts it.
         let user = if unit.is_empty() { "" } else { "User=nobody\n" };
-        let text = format!("[D-BUS Service]\nName={name}\nExec=/bin/false\n{user}{unit}");
-        std::fs::write(folder.path().join(format!("{name}.service")), text).unwrap();
+        write_service(folder.path(), name, "/bin/false", &format!("{user}{unit}"));
     }
-    let settings =
-        format!("<type>system</type><servicedir>{}</servicedir>{settings}", folder.path().display());
-    let file = configuration(folder, &settings);
+    let file = with_services(folder, &format!("<type>system</type>{settings}"));
     Broker::native_with(&[&["--config-file", &file], args].concat())
 }
 
@@ -270,8 +267,7 @@ fn no_more_units_are_asked_for_and_no_more_waits_for_systemd_than_the_limit_says
 #[test]
 fn an_environment_that_is_refused_changes_nothing() {
     let folder = temp_dir("units");
-    let text = "[D-BUS Service]\nName=a.Shows\nExec=/usr/bin/printenv SECOND\n";
-    std::fs::write(folder.path().join("a.Shows.service"), text).unwrap();
+    write_service(folder.path(), "a.Shows", "/usr/bin/printenv SECOND", "");
     let bus = broker(&folder, &[], "<limit name='max_pending_service_starts'>1</limit>");
     let mut client = bus.client();
     let mut update = |name| {
@@ -286,11 +282,7 @@ fn an_environment_that_is_refused_changes_nothing() {
 #[test]
 fn without_the_switch_the_program_is_started_and_systemd_has_no_word_in_it() {
     let folder = temp_dir("units");
-    std::fs::write(
-        folder.path().join("a.Unit.service"),
-        "[D-BUS Service]\nName=a.Unit\nExec=/bin/sh -c 'sleep 1000'\nSystemdService=a.service\n",
-    )
-    .unwrap();
+    write_service(folder.path(), "a.Unit", "/bin/sh -c 'sleep 1000'", "SystemdService=a.service\n");
     let bus = broker_with(&folder, &[], "<limit name='service_start_timeout'>500</limit>", &[]);
     let mut systemd = systemd(bus.client());
     let careless = ConnectionOptions::default();

@@ -47,6 +47,17 @@ pub fn configuration(folder: &TempDir, settings: &str) -> String {
     file.to_str().unwrap().to_owned()
 }
 
+/// The same, with the services of the folder.
+pub fn with_services(folder: &TempDir, settings: &str) -> String {
+    configuration(folder, &format!("<servicedir>{}</servicedir>{settings}", folder.path().display()))
+}
+
+/// A service of this name and command, with `more` lines.
+pub fn write_service(folder: &Path, name: &str, exec: &str, more: &str) {
+    let text = format!("[D-BUS Service]\nName={name}\nExec={exec}\n{more}");
+    std::fs::write(folder.join(format!("{name}.service")), text).unwrap();
+}
+
 /// A running causewayd, killed when dropped.
 pub struct Broker {
     pub child: Running,

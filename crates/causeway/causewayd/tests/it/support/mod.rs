@@ -25,7 +25,9 @@ use causeway_dbus_wire::wire::{Args, Body, Builder, Header};
 use causeway_testkit::{Rng, assert_ran, rerun};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-pub use buses::{Broker, Bus, Served, at, causewayd, configuration, serve_alone, small};
+pub use buses::{
+    Broker, Bus, Served, at, causewayd, configuration, serve_alone, small, with_services, write_service,
+};
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
     ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually, eventually_seen,
