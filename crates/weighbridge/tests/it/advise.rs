@@ -170,10 +170,7 @@ fn the_page_tells_of_thirty_demands_what_their_figure_has() {
 /// What a user has compiled is a candidate like the others, and can be named.
 #[test]
 fn a_mechanism_of_the_user_is_a_candidate() {
-    if !crate::own::has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = crate::own::with_compiler() else { return };
     crate::own::doorbell(folder.path());
     let typed = "advise --payload 64 --cpus 1 --users same --receivers 1 --rate 1000 --dry-run --quiet";
     let shown =

@@ -140,7 +140,7 @@ fn another_program_is_asked_before_its_peers_are_started() {
     let words = format!("--a {PROGRAM} --b {PROGRAM} {MOCK} --runs 10..10 --format json {QUIET}");
     assert_eq!(compare(folder.path(), &words).with(0).json()["cases"][0]["verdict"], "equivalent");
     for (program, why) in [("/bin/true", "is not a weighbridge"), ("/etc/passwd", "cannot be started")] {
-        let stderr = refused(folder.path(), &format!("--b {program} {MOCK}"), why);
+        let stderr = compare(folder.path(), &format!("--b {program} {MOCK}")).refuses(why).stderr;
         assert!(stderr.starts_with(&format!("error: --b {program}: ")), "{stderr}");
     }
 }
@@ -212,7 +212,7 @@ fn builds_that_make_no_side_are_refused() {
         ("--a mixed", "the builds of a side are of one source"),
         ("--a empty", "there is no program in this folder"),
     ] {
-        refused(folder.path(), &format!("{words} {MOCK}"), why);
+        compare(folder.path(), &format!("{words} {MOCK}")).refuses(why);
     }
 }
 
@@ -268,17 +268,8 @@ fn a_program_with_another_protocol_is_refused_in_one_sentence() {
         ("foreign", own.trim().replace(std::env::consts::ARCH, "vax"), "built for vax"),
     ] {
         script(&folder.path().join(name), &format!("echo '{answer}'"));
-        refused(folder.path(), &format!("--b ./{name} {MOCK}"), why);
+        compare(folder.path(), &format!("--b ./{name} {MOCK}")).refuses(why);
     }
-}
-
-/// Nothing is shown, and one sentence says why.
-#[track_caller]
-fn refused(folder: &Path, words: &str, why: &str) -> String {
-    let said = compare(folder, words).fails();
-    assert!(said.stdout.is_empty() && said.stderr.contains(why), "{words}: {}", said.stderr);
-    assert_eq!(said.stderr.lines().count(), 1, "{words}: {}", said.stderr);
-    said.stderr
 }
 
 #[test]
@@ -296,7 +287,7 @@ fn mistakes_are_one_sentence() {
         ("--b sysctl:kernel.no-such=1 roundtrip/mock/1/free", "there is no sysctl `kernel.no-such`"),
         ("--b cgroup:/proc roundtrip/mock/1/free -q", "is not a control group"),
     ] {
-        refused(folder.path(), words, why);
+        compare(folder.path(), words).refuses(why);
     }
     let read_only =
         compare(folder.path(), &format!("--b sysctl:kernel.ostype=Other {MOCK} -q")).with(3).stderr;
@@ -333,7 +324,7 @@ fn records_of_one_boot_are_inconclusive_and_what_they_lack_is_said() {
     compare(folder.path(), "old.jsonl --with new.jsonl --bisect --margin much").with(128);
     let strict = compare(folder.path(), "old.jsonl --with new.jsonl --strict --format json").with(4);
     assert_eq!(strict.json()["cases"][0]["sets"], 1);
-    refused(folder.path(), "old.jsonl --with other.jsonl", "no case in common");
+    compare(folder.path(), "old.jsonl --with other.jsonl").refuses("no case in common");
 }
 
 const SETTING: &str = "/proc/sys/kernel/printk_ratelimit_burst";

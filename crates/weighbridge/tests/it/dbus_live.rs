@@ -10,7 +10,7 @@ use causeway_testkit::{Running, eventually, skipped};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::dbus::{arrows, booted, events, failing, json, output};
+use crate::dbus::{arrows, booted, events, json, output, refused};
 use crate::{folder, said, start, text};
 
 /// A private bus, which ends with the test.
@@ -80,16 +80,14 @@ fn a_bus_that_runs_is_measured_with_its_consent_at_a_bounded_rate() {
     assert!(written.contains("record: calls.jsonl"), "{written}");
     let report = said(folder.path(), "report calls.jsonl").with(0).stdout;
     assert!(report.contains("dbus-ping-pong:call"), "{report}");
-    let (_, refused) = output(folder.path(), &format!("{words} --out calls.jsonl"), 2);
-    assert!(refused.contains("calls.jsonl") && refused.lines().count() == 1, "{refused}");
+    refused(folder.path(), &format!("{words} --out calls.jsonl"), "calls.jsonl");
     assert!(shown.contains("median, µs") && shown.contains("200 a second"), "{shown}");
     // A name that another has, and a policy that lets nobody have one.
     beside.request_name("com.example.Taken", 4).unwrap();
-    let (_, said) = output(folder.path(), &format!("{words} --name com.example.Taken"), 3);
-    assert!(said.contains("com.example.Taken has an owner") && said.lines().count() == 1, "{said}");
+    refused(folder.path(), &format!("{words} --name com.example.Taken"), "com.example.Taken has an owner");
     let Some(strict) = Bus::start(folder.path(), "<deny own=\"*\"/>") else { return };
-    let (_, said) = output(folder.path(), &format!("ping-pong --address {}", strict.address), 3);
-    assert!(said.contains("does not let this program own") && said.lines().count() == 1, "{said}");
+    let strict = format!("ping-pong --address {}", strict.address);
+    refused(folder.path(), &strict, "does not let this program own");
 }
 
 /// Records until the bus ends, while another program looks at the rules of the same bus.
@@ -151,10 +149,9 @@ fn a_bus_whose_policy_is_in_the_way_is_not_examined() {
     let folder = folder();
     let deny = "<deny send_interface=\"org.weighbridge.Exam\"/>";
     let Some(bus) = Bus::start(folder.path(), deny) else { return };
-    let (_, said) = output(folder.path(), &format!("exam --address {}", bus.address), 3);
-    let refusal = "connections may not call each other (org.freedesktop.DBus.Error.AccessDenied)";
-    assert!(said.starts_with(&format!("error: the policy of this bus is in the way: {refusal}; ")), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let refusal = "error: the policy of this bus is in the way: connections may not call each other \
+                   (org.freedesktop.DBus.Error.AccessDenied); ";
+    refused(folder.path(), &format!("exam --address {}", bus.address), refusal);
 }
 
 /// Of programs that know nothing of it. What is in memory is written when somebody asks, and the rest in the end.
@@ -203,11 +200,7 @@ fn a_bus_that_runs_has_a_time_line_also_in_the_middle() {
 #[test]
 fn a_bus_that_goes_away_or_is_none_is_one_sentence() {
     let folder = folder();
-    let one = |words: &str, expected: &str| {
-        let (shown, said) = failing(folder.path(), words);
-        assert!(said.contains(expected) && said.lines().count() == 1, "{words}: {said}");
-        assert_eq!(shown, "", "{words}");
-    };
+    let one = |words: &str, expected: &str| refused(folder.path(), words, expected);
     // What listens is not a bus.
     let path = folder.path().join("web");
     let listener = UnixListener::bind(&path).unwrap();

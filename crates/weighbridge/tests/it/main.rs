@@ -105,6 +105,15 @@ impl Said {
         self
     }
 
+    /// The same, where nothing is shown, and one sentence with this in it says why.
+    #[track_caller]
+    fn refuses(self, why: &str) -> Said {
+        let said = self.fails();
+        assert!(said.stdout.is_empty() && said.stderr.contains(why), "{}\n{}", said.stdout, said.stderr);
+        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+        said
+    }
+
     /// The same, where standard output must match this; `[..]` is any text in a line, `...` any lines.
     #[track_caller]
     fn shows(self, pattern: impl IntoData) -> Said {

@@ -15,14 +15,14 @@ mod fans;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/targets/own");
 const DEFECTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/own/defects.c");
 
-/// Is there a compiler? Otherwise that has been said.
-pub fn has_compiler() -> bool {
+/// A folder to compile in, where there is a compiler. Otherwise that has been said.
+pub fn with_compiler() -> Option<TempDir> {
     let found = Command::new("cc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
         skipped("no C compiler (cc) is installed");
     }
-    found
+    found.then(folder)
 }
 
 /// A shared object made of a source; its path.
@@ -53,10 +53,7 @@ fn measured_of(lines: &[Line]) -> Vec<String> {
 
 #[test]
 fn the_example_of_the_documents_is_measured_beside_ours_and_its_counters_are_right() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     doorbell(folder.path());
     let cases = "roundtrip/doorbell/64/same-cpu roundtrip/doorbell/0/free stream/doorbell/4096/free self/doorbell/64/same-cpu \
                  roundtrip/doorbell/64/free/peers=thread roundtrip/pipe/64/same-cpu";
@@ -80,10 +77,7 @@ fn the_example_of_the_documents_is_measured_beside_ours_and_its_counters_are_rig
 
 #[test]
 fn a_target_is_listed_planned_and_a_part_of_suites_like_ours() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     doorbell(folder.path());
     let of = |words: &str| shown(folder.path(), &format!("{words} --target ./libdoorbell.so"));
     let listed = of("list doorbell");
@@ -98,10 +92,7 @@ fn a_target_is_listed_planned_and_a_part_of_suites_like_ours() {
 
 #[test]
 fn two_settings_of_a_target_are_compared_and_its_cost_is_explained() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     doorbell(folder.path());
     let compare = "compare --target ./libdoorbell.so roundtrip/doorbell/64/same-cpu --b env:MALLOC_ARENA_MAX=1 --runs 10..10 \
                    --budget 20s --no-system-calls --out c.jsonl --html none --quiet";
@@ -119,10 +110,7 @@ fn two_settings_of_a_target_are_compared_and_its_cost_is_explained() {
 
 #[test]
 fn each_defect_of_a_target_ends_its_case_in_a_sentence_and_no_other_case() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[]);
     let wanted = [
         ("create-crash", "plan", "its function `create` ended its process: signal 11 (SIGSEGV)"),
@@ -182,10 +170,7 @@ fn processes_with(variable: &str) -> Vec<String> {
 
 #[test]
 fn processes_that_a_target_starts_and_leaves_end_with_their_run() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[]);
     let mark = ("LEFT_BY", folder.path().display().to_string());
     let words = "run --target ./defects.so roundtrip/{create-leave,attach-leave}/64/same-cpu --runs 2 --out r.jsonl --html none --quiet";
@@ -210,10 +195,7 @@ fn a_file_that_never_ends_is_no_target() {
 
 #[test]
 fn a_target_that_never_returns_ends_its_case_within_a_time_limit() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[]);
     let cases = "roundtrip/{create-hang,attach-hang,sound}/64/same-cpu";
     let lines = measured(folder.path(), &format!("--target ./defects.so {cases} --runs 2 --budget 2m"));
@@ -226,10 +208,7 @@ fn a_target_that_never_returns_ends_its_case_within_a_time_limit() {
 
 #[test]
 fn a_target_that_changes_while_it_is_measured_is_refused() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     let itself = format!("-DSELF=\"{}\"", folder.path().join("defects.so").display());
     compiled(folder.path(), "defects.so", Path::new(DEFECTS), &[&itself]);
     let cases = "roundtrip/change/64/same-cpu roundtrip/pipe/64/same-cpu";
@@ -246,10 +225,7 @@ fn has_idlc() -> bool {
 /// The adapters of rivals, of those whose headers are installed.
 #[test]
 fn libraries_of_others_are_measured_beside_ours_through_their_adapters() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     let rivals = Path::new(SOURCES).join("rivals");
     let out = format!("OUT={}", folder.path().display());
     let Ok(made) = Command::new("make").arg("-C").arg(&rivals).arg(out).output() else {
@@ -305,10 +281,7 @@ fn of_longer_header(function: &str) -> String {
 
 #[test]
 fn a_target_of_a_longer_header_is_read_where_it_uses_nothing_of_what_is_new() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     let file = folder.path().join("longer.c");
     std::fs::write(&file, of_longer_header("NULL")).unwrap();
     compiled(folder.path(), "longer.so", &file, &["-Wno-cast-function-type"]);
@@ -318,10 +291,7 @@ fn a_target_of_a_longer_header_is_read_where_it_uses_nothing_of_what_is_new() {
 
 #[test]
 fn what_is_no_target_is_refused_in_a_sentence_before_anything_is_measured() {
-    if !has_compiler() {
-        return;
-    }
-    let folder = folder();
+    let Some(folder) = with_compiler() else { return };
     let path = folder.path();
     let entry = |more: &str| {
         format!(

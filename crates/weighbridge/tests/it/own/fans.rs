@@ -7,11 +7,9 @@ const FANS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/own/fans.c");
 
 /// A folder with `fans.so`, or none where there is no compiler.
 fn with_fans() -> Option<tempfile::TempDir> {
-    has_compiler().then(|| {
-        let folder = folder();
-        compiled(folder.path(), "fans.so", Path::new(FANS), &[]);
-        folder
-    })
+    let folder = with_compiler()?;
+    compiled(folder.path(), "fans.so", Path::new(FANS), &[]);
+    Some(folder)
 }
 
 #[test]
