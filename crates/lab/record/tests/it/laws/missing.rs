@@ -4,17 +4,10 @@ use weighbridge_record::laws;
 use weighbridge_record::{Case, Line, Reading};
 
 use super::sound::sound;
-use super::{FIFO, STREAM, UDP, UNIX, changed, runs};
+use super::{FIFO, STREAM, UDP, UNIX, case, changed, runs};
 
 const GETPPID: &str = "solo/getppid/0/same-cpu";
 const NOOP: &str = "solo/noop/0/same-cpu";
-
-fn case(id: &'static str, change: impl Fn(&mut Case)) -> impl Fn(&mut Line) {
-    move |line| match line {
-        Line::Case(case) if case.case.to_string() == id => change(case),
-        _ => {}
-    }
-}
 
 #[test]
 fn each_law_that_lacks_what_it_needs_says_so() {

@@ -9,7 +9,7 @@ mod sides;
 mod sound;
 
 use weighbridge_record::laws::{self, Audit};
-use weighbridge_record::{Line, Reading, RoleCounters, Run, Summary};
+use weighbridge_record::{Case, Line, Reading, RoleCounters, Run, Summary};
 
 use sound::{compared, sound};
 
@@ -24,6 +24,14 @@ fn broken(lines: &[Line]) -> Vec<(String, String)> {
 fn changed(mut lines: Vec<Line>, change: &dyn Fn(&mut Line)) -> Vec<Line> {
     lines.iter_mut().for_each(change);
     lines
+}
+
+/// A change of the line that begins a case.
+fn case(id: &'static str, change: impl Fn(&mut Case)) -> impl Fn(&mut Line) {
+    move |line| match line {
+        Line::Case(case) if case.case.to_string() == id => change(case),
+        _ => {}
+    }
 }
 
 /// A change of every run of a case.

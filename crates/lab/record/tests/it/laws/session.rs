@@ -4,7 +4,7 @@ use weighbridge_record::laws;
 use weighbridge_record::{CaseId, Line, Reading, Run, Whereabouts};
 
 use super::sound::sound;
-use super::{FIFO, LOG, STREAM, UDP, UNIX, broken, changed, never_sleeps, runs, summary};
+use super::{FIFO, LOG, STREAM, UDP, UNIX, broken, case, changed, never_sleeps, runs, summary};
 
 const RING: &str = "roundtrip/ring-futex/64/two-cpus";
 const ON_ONE_CPU: &str = "stream/ring-futex/64/same-cpu";
@@ -203,13 +203,9 @@ fn each_defect_of_a_session_breaks_its_law_and_no_other_case_is_void() {
             "epoll that blocks in a stream",
             "waits",
             STREAM,
-            Box::new(|line| {
-                if let Line::Case(case) = line
-                    && case.case.to_string() == STREAM
-                {
-                    case.axes.insert("wait".into(), "epoll".into());
-                }
-            }),
+            Box::new(case(STREAM, |case| {
+                case.axes.insert("wait".into(), "epoll".into());
+            })),
         ),
         defect(
             "a two-CPU placement on one CPU",
@@ -230,13 +226,9 @@ fn each_defect_of_a_session_breaks_its_law_and_no_other_case_is_void() {
             "a pipe size that is ignored",
             "settings",
             STREAM,
-            Box::new(|line| {
-                if let Line::Case(case) = line
-                    && case.case.to_string() == STREAM
-                {
-                    case.axes.insert("pipe-size".into(), "1048576".into());
-                }
-            }),
+            Box::new(case(STREAM, |case| {
+                case.axes.insert("pipe-size".into(), "1048576".into());
+            })),
         ),
         defect(
             "a nice value from outside",
@@ -394,13 +386,9 @@ fn each_defect_of_a_session_breaks_its_law_and_no_other_case_is_void() {
             "processes for threads",
             "processes",
             UNIX,
-            Box::new(|line| {
-                if let Line::Case(case) = line
-                    && case.case.to_string() == UNIX
-                {
-                    case.axes.insert("peers".into(), "thread".into());
-                }
-            }),
+            Box::new(case(UNIX, |case| {
+                case.axes.insert("peers".into(), "thread".into());
+            })),
         ),
         defect("a mean for a median", "samples", UDP, Box::new(runs(UDP, |run| run.value *= 1.01))),
     ];

@@ -27,71 +27,23 @@ struct Plan {
     position_each: Option<u64>,
 }
 
+const fn round_trip(id: &'static str, cpus: [u32; 2], cost_ns: f64) -> Plan {
+    Plan { id, cpus, roles: &["client", "server"], cost_ns, traits: &[], position_each: None }
+}
+
+const fn stream(id: &'static str, cpus: [u32; 2], cost_ns: f64) -> Plan {
+    Plan { roles: &["sender", "receiver"], ..round_trip(id, cpus, cost_ns) }
+}
+
 const CASES: [Plan; 8] = [
-    Plan {
-        id: HUB,
-        cpus: [0, 0],
-        roles: &["client", "server"],
-        cost_ns: 2000.0,
-        traits: &[],
-        position_each: None,
-    },
-    Plan {
-        id: "roundtrip/unix-stream/64/same-cpu",
-        cpus: [0, 0],
-        roles: &["client", "server"],
-        cost_ns: 3500.0,
-        traits: &[],
-        position_each: None,
-    },
-    Plan {
-        id: "roundtrip/fifo/64/two-cpus",
-        cpus: [0, 1],
-        roles: &["client", "server"],
-        cost_ns: 8000.0,
-        traits: &[],
-        position_each: None,
-    },
-    Plan {
-        id: "stream/pipe/65536/two-cpus",
-        cpus: [0, 1],
-        roles: &["sender", "receiver"],
-        cost_ns: 40_000.0,
-        traits: &[],
-        position_each: None,
-    },
-    Plan {
-        id: "stream/udp/64/two-cpus",
-        cpus: [0, 1],
-        roles: &["sender", "receiver"],
-        cost_ns: 900.0,
-        traits: &["lossy"],
-        position_each: None,
-    },
-    Plan {
-        id: "roundtrip/ring-futex/64/two-cpus",
-        cpus: [0, 1],
-        roles: &["client", "server"],
-        cost_ns: 5000.0,
-        traits: &[],
-        position_each: Some(1),
-    },
-    Plan {
-        id: "stream/ring-futex/64/same-cpu",
-        cpus: [0, 0],
-        roles: &["sender", "receiver"],
-        cost_ns: 150.0,
-        traits: &[],
-        position_each: Some(1),
-    },
-    Plan {
-        id: "stream/causeway-sw/4096/two-cpus",
-        cpus: [0, 1],
-        roles: &["sender", "receiver"],
-        cost_ns: 700.0,
-        traits: &[],
-        position_each: Some(4160),
-    },
+    round_trip(HUB, [0, 0], 2000.0),
+    round_trip("roundtrip/unix-stream/64/same-cpu", [0, 0], 3500.0),
+    round_trip("roundtrip/fifo/64/two-cpus", [0, 1], 8000.0),
+    stream("stream/pipe/65536/two-cpus", [0, 1], 40_000.0),
+    Plan { traits: &["lossy"], ..stream("stream/udp/64/two-cpus", [0, 1], 900.0) },
+    Plan { position_each: Some(1), ..round_trip("roundtrip/ring-futex/64/two-cpus", [0, 1], 5000.0) },
+    Plan { position_each: Some(1), ..stream("stream/ring-futex/64/same-cpu", [0, 0], 150.0) },
+    Plan { position_each: Some(4160), ..stream("stream/causeway-sw/4096/two-cpus", [0, 1], 700.0) },
 ];
 
 impl Plan {
