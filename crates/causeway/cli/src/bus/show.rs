@@ -125,12 +125,10 @@ pub fn table(out: &mut impl Write, headings: &[&str], rows: &[Vec<String>]) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_bus::wire::{Builder, text};
+    use causeway_bus::wire::{Body, Builder, Variant};
+    use std::collections::BTreeMap;
 
-    fn signal(types: &str, words: &str) -> Vec<u8> {
-        let words: Vec<String> =
-            words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
-        let body = text::marshalled(types, &words).unwrap();
+    fn signal(body: Body) -> Vec<u8> {
         Builder::signal("/a", "a.B", "C").sender(":1.1").body(body).build(7).unwrap()
     }
 
@@ -142,7 +140,8 @@ mod tests {
 
     #[test]
     fn a_message_is_a_line() {
-        let bytes = signal("sa{sv}", "x 1 k v ay 2 1 2");
+        let bytes =
+            signal(Body::of(&("x", BTreeMap::from([("k", Variant(Variant(vec![1_u8, 2])))]))).unwrap());
         let stamp = Stamp { time: Duration::from_micros(7_000_008), order: Some((9, 5)) };
         assert_eq!(
             printed(&bytes, Some(stamp), false),
@@ -154,12 +153,11 @@ mod tests {
 
     #[test]
     fn what_is_large_is_counted() {
-        let body = causeway_bus::wire::Body::default().blob(&vec![0; json::SHOWN_BYTES_MAX]);
-        let large = Builder::signal("/a", "a.B", "C").body(body).build(1).unwrap();
+        let large = signal(Body::default().blob(&vec![0; json::SHOWN_BYTES_MAX]));
         assert!(printed(&large, None, false).ends_with(" ay with 1048580 bytes\n"));
         assert!(printed(&large, None, true).contains("\"left_out\":\"more than 1 MiB\""));
         // As a monitor gets a message that is in a file of its own.
-        let long = signal("s", &"x".repeat(70_000));
+        let long = signal(Body::default().text(&"x".repeat(70_000)));
         let header_bytes = Header::parse(&long).unwrap().header_bytes;
         assert!(printed(&long[..header_bytes], None, false).ends_with(" C s with 70005 bytes\n"));
         assert!(printed(&long[..header_bytes], None, true).contains("\"left_out\":\"longer than a quarter"));
