@@ -1,19 +1,22 @@
 //! Real cases, observed by what can be used here. The peers are fresh processes of this very program.
 
+#[path = "../../targets/tests/conformance/runs.rs"]
+#[allow(dead_code, reason = "the tests of targets use the rest")]
+mod runs;
+
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
 use causeway_testkit::skipped;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::{self, Coordinator, PeerStart};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
-use weighbridge_harness::peer;
 use weighbridge_harness::planner::Timing;
 use weighbridge_observe::probe::{Probe, Probes, Status, Tried};
 use weighbridge_observe::{Observed, Observer, Outcome, Settings};
@@ -25,30 +28,22 @@ const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 20, least_samples
 
 fn main() -> ExitCode {
     weighbridge_targets::register();
-    let args: Vec<String> = std::env::args().collect();
-    if let [_, first, parent] = &args[..]
-        && first == peer::ARGUMENT
-    {
-        let parent = parent.parse().expect("the coordinator passes its process id");
-        let control = causeway_os::process::inherited_fd(3).expect("the coordinator passes a socket");
-        return peer::main(parent, control);
-    }
-    let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
-    let trial = |name: &str, test: fn(&Host)| {
-        Trial::test(name, move || {
-            test(host);
-            Ok(())
-        })
-    };
-    let trials = vec![
-        trial("a_round_trip_over_a_pipe_switches_twice_on_one_cpu", counts),
-        trial("samples_find_the_pipe_in_the_kernel", samples),
-        trial("what_fails_while_observed_is_said_and_the_unobserved_figure_kept", failures),
-        trial("events_that_cannot_be_started_end_the_run_with_the_reason", refused_events),
-        trial("threads_and_many_roles_are_observed_too", other_patterns),
-        trial("without_rights_each_means_names_what_would_allow_it", unprivileged),
-    ];
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..Arguments::from_args() }, trials).exit_code()
+    runs::main(|host| {
+        let trial = |name: &str, test: fn(&Host)| {
+            Trial::test(name, move || {
+                test(host);
+                Ok(())
+            })
+        };
+        vec![
+            trial("a_round_trip_over_a_pipe_switches_twice_on_one_cpu", counts),
+            trial("samples_find_the_pipe_in_the_kernel", samples),
+            trial("what_fails_while_observed_is_said_and_the_unobserved_figure_kept", failures),
+            trial("events_that_cannot_be_started_end_the_run_with_the_reason", refused_events),
+            trial("threads_and_many_roles_are_observed_too", other_patterns),
+            trial("without_rights_each_means_names_what_would_allow_it", unprivileged),
+        ]
+    })
 }
 
 fn prepare(host: &Host, id: &str) -> Option<Prepared> {
