@@ -1,7 +1,7 @@
 //! Real cases, observed by what can be used here. The peers are fresh processes of this very program.
 
 #[path = "../../targets/tests/conformance/runs.rs"]
-#[allow(dead_code, reason = "the tests of targets use the rest")]
+#[allow(dead_code, clippy::print_stderr, reason = "targets use the rest, and say why one is skipped")]
 mod runs;
 
 use std::os::fd::OwnedFd;
