@@ -83,6 +83,13 @@ class Asyncio(TestCase):
             await publishing
             self.assertEqual(got, list(range(total)))
             self.assertGreater(cancelled, 100)
+            # Nobody waits any more, and the loop does not look at what nobody waits for.
+            task = asyncio.create_task(receive_once())
+            while subscriber._waiter is None:
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self.assertFalse(asyncio.get_running_loop().remove_reader(subscriber.fileno()))
 
         self.in_each_loop(main)
 
