@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import threading
+from unittest import mock
 
 from support import LONG_S, TestCase, loops, run
 
@@ -248,6 +249,23 @@ class OnBus(TestCase):
 
         self.in_each_loop(main)
 
+    def test_a_stream_that_nobody_reads_ends_and_the_others_go_on(self):
+        async def main():
+            path = self.bus()
+            with mock.patch("causeway_ipc._bus._BACKLOG", 100):
+                server, client = await self.served(path)
+                async with client.match(f"type='signal',interface='{ECHO}'") as unread, client.match("member='Other'") as other:
+                    for number in range(101):
+                        server.emit("/echo", ECHO, "Tick", "u", number)
+                    server.emit("/echo", ECHO, "Other")
+                    self.assertEqual((await anext(other)).member, "Other")
+                    self.assertEqual([(await anext(unread)).args for _ in range(100)], [(number,) for number in range(100)])
+                    with self.assertRaises(BusError) as full:
+                        await anext(unread)
+                    self.assertEqual(full.exception.name, ERROR + "LimitsExceeded")
+
+        self.in_each_loop(main)
+
     def test_without_asyncio_threads_call_wait_and_serve(self):
         path = self.bus()
         ready = threading.Event()
@@ -283,6 +301,7 @@ class OnBus(TestCase):
         with Bus(path) as silent, Bus(path) as bus:
             silent.request_name(ECHO)
             self.interrupted(lambda: bus.call(ECHO, "/echo", ECHO, "Swap", "ss", "a", "b"))
+            self.assertEqual(bus._calls, {}, "nobody waits for the reply")
             with bus.match(f"type='signal',interface='{ECHO}'") as signals:
                 self.interrupted(signals.next)
             self.interrupted(lambda: bus.run(LONG_S))
