@@ -142,6 +142,18 @@ static void logs(const char *folder) {
     cw_health health;
     OK(cw_sub_health(sub, &health, sizeof health, &error));
     TRUE(!health.server_is_gone && health.publishers == 1 && health.unfinished_by == -1 && health.given_up >= 2);
+    /* Programs of a later release and of one before have other sizes. */
+    struct {
+        cw_health known;
+        unsigned char more[16];
+    } later;
+    memset(&later, 7, sizeof later);
+    OK(cw_sub_health(sub, &later.known, sizeof later, &error));
+    for (size_t i = 0; i < sizeof later.more; i++) TRUE(later.more[i] == 0);
+    TRUE(later.known.given_up == health.given_up);
+    memset(&later, 7, sizeof later);
+    OK(cw_sub_health(sub, &later.known, offsetof(cw_health, publishers), &error));
+    TRUE(later.known.demoted == 0 && later.known.publishers == 0x07070707);
     OK(cw_group_resize(group, 8192, &error));
     for (int i = 0; i < 300; i++) {
         OK(cw_pub_publish(pub, 0, copy, 8, CW_FOREVER, NULL, &error));

@@ -205,7 +205,8 @@ fn examples_have_less_than_sixty_lines_and_do_what_they_say() {
 
     let (frames, at) = (example("frames"), folder.path().join("frames"));
     let mut publisher = Running::start(Command::new(&frames).arg("publish").arg(&at));
-    eventually("frames are served", || at.exists());
+    // The file is there before anybody listens.
+    eventually("frames are served", || causeway::Group::join(&at).is_ok());
     let output = succeed(Command::new(&frames).arg(&at));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "mean 0.0\nmean 1.0\nmean 2.0\n");
     assert!(publisher.wait().success());
@@ -225,7 +226,7 @@ fn examples_have_less_than_sixty_lines_and_do_what_they_say() {
 
     let at = folder.path().join("more prices");
     let mut publisher = Running::start(Command::new(example("publisher")).arg(&at));
-    eventually("prices are served", || at.exists());
+    eventually("prices are served", || causeway::Group::join(&at).is_ok());
     let mut subscriber = causeway::Group::join(&at).unwrap().subscribe(causeway::Policy::Reliable).unwrap();
     for price in ["42.17", "42.18", "42.19"] {
         let Ok(causeway::Received::Message(message)) = subscriber.recv_timeout(causeway_testkit::PATIENCE)
