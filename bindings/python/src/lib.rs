@@ -30,7 +30,7 @@ fn _forked() {
     handle::note_fork();
 }
 
-// Frozen classes with locks: nothing here needs the lock of the interpreter. But no free-threaded interpreter has tested it.
+// Frozen classes with locks: nothing here needs the lock of the interpreter. But no interpreter that PyO3 still knows has tested it.
 #[pymodule(name = "_native", gil_used = true)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
