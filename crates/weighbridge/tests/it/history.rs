@@ -76,24 +76,27 @@ fn the_fifth_session_of_a_machine_says_where_another_is_expected_and_the_ledger_
         let summaries = report["cases"].as_array().unwrap().iter().map(|case| &case["summary"]);
         summaries.filter(|of| of["case"] == CASE).map(|of| of["across_sessions"].clone()).collect()
     };
-    for _ in 0..4 {
-        assert_eq!(expected(""), [Value::Null]);
-    }
-    let fifth = expected("");
-    assert!(fifth[0][0].as_f64().unwrap() > 0.0, "{fifth:?}");
-    assert!(expected(" --out elsewhere.jsonl")[0].is_array(), "the store is known wherever the record goes");
+    // Of five of a sort: if others begin or end to use the CPUs meanwhile, sessions are of both.
+    let foretold = (1..=9).find(|_| expected("")[0].is_array());
+    let sessions = foretold.expect("of nine sessions five are beside a load, or five are not");
+    assert!(sessions >= 5, "{sessions} sessions say nothing of another");
+    let elsewhere = (0..20).find(|number| expected(&format!(" --out elsewhere{number}.jsonl"))[0].is_array());
+    assert!(elsewhere.is_some(), "the store is known wherever the record goes");
 
     let ledger: Value =
         serde_json::from_str(&said(folder.path(), "history --coverage --format json").with(0).stdout)
             .unwrap();
-    assert_eq!((&ledger["records"], ledger["machines"].as_array().map(Vec::len)), (&5.into(), Some(1)));
+    assert_eq!((&ledger["records"], ledger["machines"].as_array().map(Vec::len)), (&sessions.into(), Some(1)));
     let rows = ledger["rows"].as_array().unwrap();
     let pairs = |promise: &str| {
         let mut of = rows.iter().filter(|row| row["promise"] == promise && row["load"].is_null());
         of.next().map_or(0, |row| row["pairs"].as_u64().unwrap())
     };
-    // The last one foretold something, and nothing came after it.
-    assert_eq!((pairs("absolute-within-session"), pairs("absolute")), (4, 0), "{ledger}");
+    // Each but the first of its sort is compared. The last one foretold something, and nothing came after it.
+    let beside_a_load = ledger["loaded"].as_u64().unwrap();
+    let sorts = [beside_a_load, sessions - beside_a_load];
+    let compared: u64 = sorts.iter().map(|of| of.saturating_sub(1)).sum();
+    assert_eq!((pairs("absolute-within-session"), pairs("absolute")), (compared, 0), "{ledger}");
     let table = shown(folder.path(), "history --coverage");
     assert!(table.contains("What was promised and what was kept"), "{table}");
     let page =
@@ -101,7 +104,7 @@ fn the_fifth_session_of_a_machine_says_where_another_is_expected_and_the_ledger_
     said(folder.path(), &page).with(0);
     assert!(text(folder.path().join("coverage.html")).contains("absolute, within one session"));
     said(folder.path(), "history --coverage --changes").with(2);
-    said(folder.path(), "history elsewhere.jsonl --coverage")
+    said(folder.path(), "history elsewhere0.jsonl --coverage")
         .with(3)
         .says("error: coverage is counted over pairs [..]\n");
 }
