@@ -1,6 +1,7 @@
 //! Interrupts and kills, of the program and of its peers. Whatever dies, the record is valid and no process is left.
 
 use std::path::Path;
+use std::time::Duration;
 
 use causeway_testkit::{Running, eventually, eventually_some, proc};
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,12 +22,18 @@ fn peers_of(coordinator: u32) -> Vec<u32> {
     proc::children(coordinator).into_iter().filter(|pid| is_peer(*pid)).collect()
 }
 
-/// A run that stalls, and both its peers, once they sleep.
+/// A run that stalls, and both its peers, once they sleep. They do so too while they wait for the coordinator; then it is at work, or waits
+/// for a CPU.
 fn stalled(folder: &Path) -> (Running, [u32; 2]) {
     let running = start(folder, STALLED);
-    let peers = eventually_some("two peers that sleep", || {
+    let peers = eventually_some("two peers that sleep, and a coordinator that waits for them", || {
         let peers: [u32; 2] = peers_of(running.pid()).try_into().ok()?;
-        peers.iter().all(|pid| proc::state(*pid) == Some('S')).then_some(peers)
+        let sleeps = || [running.pid(), peers[0], peers[1]].map(proc::state) == [Some('S'); 3];
+        let stays = (0..5).all(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            sleeps()
+        });
+        stays.then_some(peers)
     });
     (running, peers)
 }

@@ -86,7 +86,10 @@ fn the_fifth_session_of_a_machine_says_where_another_is_expected_and_the_ledger_
     let ledger: Value =
         serde_json::from_str(&said(folder.path(), "history --coverage --format json").with(0).stdout)
             .unwrap();
-    assert_eq!((&ledger["records"], ledger["machines"].as_array().map(Vec::len)), (&sessions.into(), Some(1)));
+    assert_eq!(
+        (&ledger["records"], ledger["machines"].as_array().map(Vec::len)),
+        (&sessions.into(), Some(1))
+    );
     let rows = ledger["rows"].as_array().unwrap();
     let pairs = |promise: &str| {
         let mut of = rows.iter().filter(|row| row["promise"] == promise && row["load"].is_null());
