@@ -116,7 +116,10 @@ pub fn follows(report: &Report, contest: &Sourced<Contest>) -> Vec<Follows> {
 /// Those of a tier that cost about the same, lowest first.
 fn rows(report: &Report, contest: &Sourced<Contest>) -> Vec<Rank> {
     let mut groups: Vec<Vec<&Contestant>> = Vec::new();
-    for one in &contest.what.contestants {
+    // A contest is in the order of how far each is ahead of all others on average, which need not be that of the figures.
+    let mut contestants: Vec<&Contestant> = contest.what.contestants.iter().collect();
+    contestants.sort_by(|a, b| a.tier.cmp(&b.tier).then(a.times_first.total_cmp(&b.times_first)));
+    for one in contestants {
         let is_alike = |of: &Contestant| of.tier == one.tier && one.times_first <= of.times_first * ALIKE;
         match groups.last_mut() {
             Some(group) if is_alike(group[0]) => group.push(one),
@@ -179,8 +182,8 @@ mod tests {
             ("a", 0, 1.0, None),
             ("b", 0, 1.02, Some([0.99, 1.06])),
             ("c", 0, 1.3, Some([0.9, 1.4])),
-            ("d", 1, 2.0, Some([1.9, 2.2])),
             ("e", 1, 2.1, Some([1.8, 2.15])),
+            ("d", 1, 2.0, Some([1.9, 2.2])),
         ]);
         let ranking = ranking(&Report::default(), &of);
         assert_eq!((&ranking.title[..], &ranking.unit[..]), ("Round trip of 4 KiB on one CPU", "1 = a"));
