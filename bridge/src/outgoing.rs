@@ -61,8 +61,8 @@ const DEMOTED_FOR: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// And nothing more is begun after this time: a receiver waits for some seconds, and asks then again.
 const ANSWERED_FOR: Duration = Duration::from_secs(2);
-/// A message with more bytes is not sent: whoever wants it asks for it, and gets it in parts of so many bytes. Zenoh ends a session in
-/// which a message needs more than some seconds, at each router that it passes.
+/// A longer message is not sent: a receiver asks for it, and gets it in parts of `PART_BYTES`. Zenoh closes a session on which one message
+/// takes more than a few seconds, at each router on the way.
 const SENT_BYTES_MAX: usize = 1 << 20;
 const PART_BYTES: usize = 256 << 10;
 
@@ -369,9 +369,10 @@ impl Outgoing {
         !self.is_window_full() && !self.is_resting()
     }
 
-    /// Whether the group has ended, and all others have what was in it, or have not asked for so long.
+    /// Whether the group has ended, and all receivers that answer have what was in it, or the lease is over.
     fn is_over(&self) -> bool {
-        let all = self.is_drained && self.peers.values().all(|peer| peer.acked >= self.next);
+        let has_all = |peer: &Peer| self.is_drained && peer.acked >= self.next;
+        let all = self.peers.values().all(has_all);
         self.is_ending || self.ended.is_some_and(|since| all || since.elapsed() > self.net.lease)
     }
 

@@ -57,7 +57,7 @@ impl Shared {
         if !origin.is_linked {
             return self.ask_soon(&mut inner);
         }
-        // What lies between, and that nothing of it crosses, is believed when the host itself says so.
+        // Anybody can send a beat: what is missing, or that nothing is, only the answer of the host itself says.
         origin.head = head;
         self.acknowledge(origin);
         if origin.next < head {

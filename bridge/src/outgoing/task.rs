@@ -134,7 +134,7 @@ impl Outgoing {
             self.publishers.send(&mut self.pack, Way::Together, &self.route)?;
             self.is_drained = received == 0 && self.may_read();
             self.promote_if_due()?;
-            // Of what does not cross nothing is acknowledged, and whoever stands still is not waited for any more.
+            // Messages that do not cross are never acknowledged, and a receiver may have stood still for too long by now.
             self.let_go();
             if received == 0 || self.is_ending {
                 return Ok(());
