@@ -1,5 +1,6 @@
 //! A run is void when its roles did not run as its case says. Real runs, judged by cases that say something else.
 
+use causeway_testkit::eventually;
 use weighbridge_harness::conditions::{self, violations};
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::Measured;
@@ -135,17 +136,17 @@ fn overspent(host: &Host) {
         "stream/pipe/65536/two-cpus",
     ] {
         let Some(case) = runs::prepare_or_skip(host, &id.parse().unwrap()) else { continue };
-        // A role that other programs keep from its CPU uses little of it; then once more.
+        // A role that other programs keep from its CPU uses little of it, or waits between its samples; then once more.
         let is_too_short = || {
             let mut measured = measured(host, &case, LONGER);
             assert_eq!(violations(&case, &measured), [""; 0], "{id}");
             for sample in &mut measured.samples {
-                sample.elapsed_ns /= 20;
-                sample.extra /= 20;
+                sample.elapsed_ns /= 100;
+                sample.extra /= 100;
             }
             violations(&case, &measured).iter().any(|why| why.contains("of CPU time for an operation"))
         };
-        assert!((0..20).any(|_| is_too_short()), "{id}: a twentieth of the time has room for all CPU time");
+        eventually(&format!("{id}: a hundredth of the time has no room for its CPU time"), is_too_short);
     }
 }
 
