@@ -123,8 +123,9 @@ fn where_nothing_can_be_measured_the_reason_is_said() {
 #[test]
 fn of_a_record_of_another_machine_all_is_measured_here() {
     let folder = folder();
+    // At a rate that a machine with other work holds, too.
     let typed = format!(
-        "advise --payload 1 --cpus 1 --among pipe,unix-stream --record {OLD} --budget 4s --out c.jsonl"
+        "advise --payload 1 --cpus 1 --rate 10 --among pipe,unix-stream --record {OLD} --budget 4s --out c.jsonl"
     );
     let said = said(folder.path(), &typed).with(0);
     assert!(said.stderr.contains("is of another machine or build, so all"), "{}", said.stderr);

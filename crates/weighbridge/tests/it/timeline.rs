@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use causeway_testkit::{eventually, eventually_some, skipped};
+use causeway_testkit::{eventually, eventually_seen, eventually_some, skipped};
 use serde_json::Value;
+use tempfile::TempDir;
 use weighbridge_probe::tracefs::Tracefs;
 use weighbridge_record::{Line, Timeline};
 
@@ -34,13 +35,20 @@ fn switches(timeline: &Timeline) -> Option<f64> {
 
 #[test]
 fn a_round_trip_over_a_pipe_on_one_cpu_is_write_wake_switch_read() {
-    let folder = folder();
     let words = "explain --only timeline --timeline --out r.jsonl --html r.html roundtrip/pipe/1/same-cpu --trace-out t.json";
-    let shown = shown(folder.path(), words);
-    let timelines = timelines(folder.path());
-    let [timeline] = &timelines[..] else { panic!("{timelines:?}") };
+    let look = || {
+        let folder = folder();
+        let shown = shown(folder.path(), words);
+        let timelines = timelines(folder.path());
+        let [timeline] = &timelines[..] else { panic!("{timelines:?}") };
+        (timeline.clone(), shown, folder)
+    };
+    // Beside a load the marked run of 60 ms may be one time slice of each role, with few operations and the switches to others.
+    let is_whole = |(timeline, ..): &(Timeline, String, TempDir)| timeline.operations > 20;
+    let (timeline, shown, folder) =
+        &eventually_seen("a marked run of more than 20 operations", look, is_whole);
     assert!(shown.contains("■ Time line") && shown.contains("operations: median"), "{shown}");
-    assert!(timeline.operations > 20 && timeline.operation_ns[1] > 0.0, "{timeline:?}");
+    assert!(timeline.operation_ns[1] > 0.0, "{timeline:?}");
     let phases: Vec<&str> = timeline.phases.iter().map(|phase| phase.phase.as_str()).collect();
     let page = text(folder.path().join("r.html"));
     assert!(page.contains("<svg class=\"tl\"") && page.len() < 6 << 20, "{} bytes", page.len());
