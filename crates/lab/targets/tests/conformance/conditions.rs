@@ -136,10 +136,12 @@ fn overspent(host: &Host) {
         "stream/pipe/65536/two-cpus",
     ] {
         let Some(case) = runs::prepare_or_skip(host, &id.parse().unwrap()) else { continue };
-        // A role that other programs keep from its CPU uses little of it, or waits between its samples; then once more.
+        // A role that other programs keep from its CPU uses little of it; then once more.
         let is_too_short = || {
             let mut measured = measured(host, &case, LONGER);
             assert_eq!(violations(&case, &measured), [""; 0], "{id}");
+            // Beside a load what is between samples may be as long as they are.
+            measured.roles.iter_mut().for_each(|role| role.counted.sampled.gaps_ns /= 100);
             for sample in &mut measured.samples {
                 sample.elapsed_ns /= 100;
                 sample.extra /= 100;
