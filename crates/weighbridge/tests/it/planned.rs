@@ -211,8 +211,9 @@ fn the_same_part_twice_at_a_time_is_sent_away_with_75() {
     plan(folder.path(), SIX);
     let running = start(folder.path(), RUN);
     let lock = |name: &String| name.ends_with(".lock");
-    eventually("a run that holds the folder", || {
-        folder.path().join("spool").exists() && files(&folder.path().join("spool")).iter().any(lock)
+    // A record is begun by who has the lock.
+    eventually("a record of a run that holds the folder", || {
+        folder.path().join("spool").exists() && !files(&folder.path().join("spool")).iter().all(lock)
     });
     // Stopped, so that it cannot end meanwhile.
     running.stop();
