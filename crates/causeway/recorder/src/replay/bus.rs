@@ -169,15 +169,23 @@ impl Replay {
             return Ok(());
         };
         if sent.is_others {
-            let is_answered = self.wait_until(destination, |caller| caller.answered.remove(&sent.serial))?;
+            let is_answered = self.wait_until(destination, |members| {
+                members.get_mut(destination).is_some_and(|caller| caller.answered.remove(&sent.serial))
+            })?;
             self.counts.unanswered += u64::from(!is_answered);
             return Ok(());
         }
         let key = (sent.caller, sent.serial);
-        if !self.wait_until(sender, |callee| callee.called.remove(&key))? {
+        let mut has_come = false;
+        self.wait_until(sender, |members| {
+            has_come = members.get_mut(sender).is_some_and(|callee| callee.called.remove(&key));
+            // Somebody else has answered: the bus, that nobody has the name.
+            has_come || members.get(destination).is_some_and(|caller| caller.answered.contains(&key.1))
+        })?;
+        if !has_come {
             return Err(Failure::Failed(format!(
                 "the call of {} with serial {} does not come to {sender} of the recording, which answered it then: somebody else has its \
-                 name; replay into a new bus, without --into",
+                 name, or nobody; replay into a new bus, without --into",
                 key.0, key.1
             )));
         }
@@ -279,19 +287,20 @@ impl Replay {
         Ok(())
     }
 
-    /// All read until one has what it waits for; false if that does not come.
+    /// All read, one of them at once, until there is what is waited for; false if that does not come.
     fn wait_until(
         &mut self,
         name: &str,
-        mut has_come: impl FnMut(&mut Member) -> bool,
+        mut has_come: impl FnMut(&mut BTreeMap<String, Member>) -> bool,
     ) -> Result<bool, Failure> {
         let end = Instant::now() + PATIENCE;
         loop {
             let (member, own) = self.member(name)?;
             member.read(own)?;
-            if has_come(member) {
+            if has_come(&mut self.members) {
                 return Ok(true);
             }
+            let (member, own) = self.member(name)?;
             match member.connection.next(Some(LOOK_AGAIN))? {
                 Some(incoming) => member.take(incoming, own)?,
                 None if Instant::now() >= end => return Ok(false),

@@ -139,10 +139,11 @@ fn a_replay_serves_a_bus_of_its_own_which_members_can_watch_and_call() {
     let folder = temp_dir("recorder");
     let (file, native) = (recorded(&folder), folder.path().join("now"));
     let mut command =
-        recorder(&["replay", &file, native.to_str().unwrap(), "--speed", "2", "--wait-for-subscribers", "1"]);
+        recorder(&["replay", &file, native.to_str().unwrap(), "--speed", "2", "--wait-for-subscribers", "2"]);
     let running = Running::start(&mut command);
     let mut watch = eventually_some("nobody serves the bus", || Connection::open(&native).ok());
     watch.add_match(&format!("type='signal',interface='{SUM}'")).unwrap();
+    // Nothing is sent before there are two.
     let begin = Connection::open(&native).unwrap();
     let mut added = Vec::new();
     loop {
@@ -158,6 +159,28 @@ fn a_replay_serves_a_bus_of_its_own_which_members_can_watch_and_call() {
     let (code, text) = end(running);
     assert!(code == 0 && text.contains("serving"), "{code}: {text}");
     assert!(Connection::open(&native).is_err(), "the bus is still there");
+}
+
+#[test]
+fn a_bus_of_a_replay_s_own_stays_until_its_other_members_have_left() {
+    let folder = temp_dir("recorder");
+    let (file, native) = (recorded(&folder), folder.path().join("now"));
+    let mut command =
+        recorder(&["replay", &file, native.to_str().unwrap(), "--speed", "max", "--linger", "1h"]);
+    let running = Running::start(command.args(["--wait-for-subscribers", "2"]));
+    let mut watch = eventually_some("nobody serves the bus", || Connection::open(&native).ok());
+    watch.add_match(&format!("type='signal',interface='{SUM}',member='Last'")).unwrap();
+    let begin = Connection::open(&native).unwrap();
+    assert!(matches!(watch.next(Some(LONG)), Ok(Some(Incoming::Signal(_)))));
+    eventually("members of the replay stay", || {
+        while watch.next_now().unwrap().is_some() {}
+        !watch.list_names().iter().any(|name| name == SUM)
+    });
+    // All is sent. A bus that does not wait is gone in a moment.
+    assert!(matches!(watch.next(Some(Duration::from_millis(500))), Ok(None)));
+    watch.request_name("com.example.Late", 0).unwrap();
+    drop((watch, begin));
+    assert_eq!(end(running).0, 0);
 }
 
 #[test]
@@ -189,6 +212,35 @@ fn a_service_of_the_bus_that_a_replay_goes_into_answers_the_calls_to_its_name() 
     });
     let count = |member: &str| calls.iter().filter(|call| *call == member).count();
     assert_eq!((count("Add"), count("Divide"), count("Forget"), count("Think")), (110, 1, 1, 1), "{calls:?}");
+}
+
+#[test]
+fn a_reply_is_not_sent_before_its_call_has_come() {
+    let folder = temp_dir("recorder");
+    let (then, now, file) =
+        (folder.path().join("then"), folder.path().join("now"), folder.path().join("a.mcap"));
+    let file = file.to_str().unwrap();
+    let _stop = serve_bus(&then);
+    let [mut service, mut client] = [(); 2].map(|()| Connection::open(&then).unwrap());
+    service.request_name(SUM, 0).unwrap();
+    let running = record_bus(&then, file, &[]);
+    call_and_answer(&mut client, &mut service, 1);
+    call_and_answer(&mut client, &mut service, 2);
+    client.emit("/", SUM, "Last", Body::default()).unwrap();
+    finish(running, file);
+
+    let _stop = serve_bus(&now);
+    let mut other = Connection::open(&now).unwrap();
+    other.request_name(SUM, 0).unwrap();
+    let (code, text) = std::thread::scope(|scope| {
+        let replaying = scope.spawn(|| replayed(file, &now, &["--into"]));
+        // It answers the first call, and then the name is nobody's.
+        let call = next_call(&mut other);
+        other.release_name(SUM).unwrap();
+        other.reply(&call, Body::default().u32(2)).unwrap();
+        replaying.join().unwrap()
+    });
+    assert!(code == 3 && text.contains("does not come to"), "{code}: {text}");
 }
 
 #[test]
