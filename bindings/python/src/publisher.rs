@@ -62,6 +62,15 @@ enum Publishing {
     Large(LargePublisher),
 }
 
+/// Where a try has found no space, that is no error.
+fn full(error: TryPublishError) -> PyResult<Option<u64>> {
+    match error {
+        TryPublishError::Full => Ok(None),
+        TryPublishError::Disconnected => Err(errors::log(causeway::Error::Disconnected)),
+        TryPublishError::Failed(error) => Err(errors::log(error)),
+    }
+}
+
 impl Publishing {
     fn plain(&mut self) -> &mut causeway::Publisher {
         match self {
@@ -72,11 +81,6 @@ impl Publishing {
 
     /// The position; `None` while there is no space.
     fn try_publish(&mut self, py: Python<'_>, bytes: &Bytes<'_>, topic: u32) -> PyResult<Option<u64>> {
-        let full = |error| match error {
-            TryPublishError::Full => Ok(None),
-            TryPublishError::Disconnected => Err(errors::log(causeway::Error::Disconnected)),
-            TryPublishError::Failed(error) => Err(errors::log(error)),
-        };
         match self {
             Publishing::Plain(publisher) => match publisher.try_loan(bytes.len()) {
                 Ok(mut loan) => {
@@ -99,12 +103,7 @@ impl Publishing {
     /// The last try of who gives up: other processes can see how often that happened. Of a payload the loan has counted it.
     fn last_try(&mut self, bytes: &[u8], topic: u32) -> PyResult<Option<u64>> {
         let Publishing::Plain(publisher) = self else { return Ok(None) };
-        match publisher.try_publish_with_topic(topic, bytes) {
-            Ok(position) => Ok(Some(position.0)),
-            Err(TryPublishError::Full) => Ok(None),
-            Err(TryPublishError::Disconnected) => Err(errors::log(causeway::Error::Disconnected)),
-            Err(TryPublishError::Failed(error)) => Err(errors::log(error)),
-        }
+        publisher.try_publish_with_topic(topic, bytes).map(|position| Some(position.0)).or_else(full)
     }
 
     /// The same, waiting for this time.

@@ -5,10 +5,11 @@ import random
 import signal
 import subprocess
 import threading
+import unittest.mock
 
 from support import LONG_S, TestCase, loops, run
 
-from causeway_ipc import Busy, Closed, Disconnected, Group
+from causeway_ipc import Busy, Closed, Disconnected, Group, Publisher
 
 
 class Asyncio(TestCase):
@@ -124,6 +125,28 @@ class Asyncio(TestCase):
                     got.append(int.from_bytes(data[:4], "little"))
             self.assertEqual(got, list(range(total)))
             self.assertGreater(await publishing, 0)
+
+        self.in_each_loop(main)
+
+    def test_space_that_comes_before_its_notice_is_not_waited_for(self):
+        async def main():
+            group = Group.create(capacity_bytes=4096)
+            subscriber = group.subscribe()
+
+            class Overtaken(Publisher):
+                """All is read while it asks for a notice, which tells nothing of that."""
+
+                def notify_space(self):
+                    while subscriber.try_recv() is not None:
+                        pass
+                    return super().notify_space()
+
+            publisher = Overtaken(group)
+            while publisher.try_publish(b"x" * 500) is not None:
+                pass
+            with unittest.mock.patch("causeway_ipc._log._readable", side_effect=AssertionError("it waits")):
+                await publisher.publish_async(b"y" * 500)
+            self.assertEqual(subscriber.recv(LONG_S).data, b"y" * 500)
 
         self.in_each_loop(main)
 
