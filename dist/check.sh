@@ -202,13 +202,13 @@ image() {
     echo "oci: a client of this machine was answered from a container of $engine"
 }
 
-# Each wheel that this machine can install, in an environment of its own.
+# Each wheel that an interpreter can install, in an environment of its own: PYTHON, perhaps one that is linked with musl, or python3.
 wheels() {
-    has python3 || { skip wheels "python3 is not installed" && return; }
-    local wheel
+    local wheel python=${PYTHON:-python3}
+    has "$python" || { skip wheels "$python is not installed" && return; }
     for wheel in "$dist"/wheels/*.whl; do
         [ -e "$wheel" ] || { skip wheels "there is no wheel" && return; }
-        rm -rf "$work/environment" && python3 -m venv "$work/environment"
+        rm -rf "$work/environment" && "$python" -m venv "$work/environment"
         if ! "$work/environment/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel" 2>"$work/why"; then
             skip "$(basename "$wheel")" "$(grep -m 1 -o 'is not a supported wheel.*' "$work/why" || head -n 1 "$work/why")"
             continue
