@@ -19,7 +19,7 @@ use crate::error::{
     CW_EMPTY, CW_NOT_FOUND, CW_OK, CW_TIMED_OUT, CWB_AUTHORITY_GONE, Done, Failure, c_string,
 };
 use crate::handle::{Handle, frees, give, makers, methods, with};
-use crate::input::{Options, Out, flags, options, path, text, timeout};
+use crate::input::{Options, Out, flags, offer, options, path, text, timeout};
 
 /// A connection.
 pub type cwb_bus = Handle<Member>;
@@ -107,17 +107,14 @@ impl Member {
 }
 
 unsafe fn came(came: Came, message: Out<*mut cwb_message>, serial: *mut u32, nothing: c_int) -> Done {
-    // SAFETY: null, or the caller's place.
-    let serial = unsafe { Out::maybe(serial) };
     let (of, done) = match came {
         Came::Nothing => return Ok(nothing),
         Came::AuthorityGone => return Ok(CWB_AUTHORITY_GONE),
         Came::TimedOut(of) => (of, CW_TIMED_OUT),
         Came::Message(read, of) => (of, give(message, read)?),
     };
-    if let Some(serial) = serial {
-        serial.write(of);
-    }
+    // SAFETY: null, or the caller's place.
+    unsafe { offer(serial, of) };
     Ok(done)
 }
 
@@ -181,18 +178,14 @@ methods! {
     /// [`Connection::request_name`].
     fn cwb_request_name(bus: cwb_bus, name: *const c_char, how: u32, reply: *mut u32) {
         let given = bus.connection.request_name(text(name, "the name")?, flags(how, 7)?)? as u32;
-        if let Some(reply) = Out::maybe(reply) {
-            reply.write(given);
-        }
+        offer(reply, given);
         Ok(CW_OK)
     }
 
     /// [`Connection::release_name`].
     fn cwb_release_name(bus: cwb_bus, name: *const c_char, reply: *mut u32) {
         let given = bus.connection.release_name(text(name, "the name")?)? as u32;
-        if let Some(reply) = Out::maybe(reply) {
-            reply.write(given);
-        }
+        offer(reply, given);
         Ok(CW_OK)
     }
 

@@ -77,7 +77,7 @@ methods! {
     /// Appends a value of a basic type.
     fn cwb_body_append(arguments: cwb_body, of: u32, value: *const c_void) {
         if value.is_null() {
-            return Err(crate::handle::null("the value"));
+            return Err(crate::input::null("the value"));
         }
         let letter = u8::try_from(of).unwrap_or(0);
         let checked = |is_valid: fn(&str) -> bool, what: &str| {

@@ -163,7 +163,7 @@ makers! {
         server: *mut *mut cw_server,
     ) {
         let (at, given, server) = (path(at)?, options(given, options_bytes)?, Out::new(server)?);
-        let call = handler.ok_or_else(|| crate::handle::null("the handler"))?;
+        let call = handler.ok_or_else(|| crate::input::null("the handler"))?;
         let is_set = flags(given.flags, ANY_CLIENT | DESCRIPTORS)?;
         let clients = access(is_set & ANY_CLIENT != 0, given.clients, given.client_count)?;
         let mut options = ServeOptions::new().clients(clients).descriptors(is_set & DESCRIPTORS != 0);

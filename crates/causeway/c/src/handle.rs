@@ -13,11 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::addr_of_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{
-    CW_E_BUSY, CW_E_FORKED, CW_E_NULL, CW_E_PANIC, CW_E_POISONED, CW_OK, Done, Failure, cw_error,
-};
+use crate::error::{CW_E_BUSY, CW_E_FORKED, CW_E_PANIC, CW_E_POISONED, CW_OK, Done, Failure, cw_error};
 use crate::fork::Process;
-use crate::input::Out;
+use crate::input::{Out, null};
 
 // No process has these numbers.
 const BUSY: u64 = u64::MAX;
@@ -108,12 +106,6 @@ fn not_idle(process: Process, state: u64) -> Failure {
         return Failure::new(CW_E_BUSY, "another thread uses this handle; use it from one thread at a time");
     }
     Failure::new(CW_E_POISONED, "an earlier call on this handle ended in a defect of the library; free it")
-}
-
-/// The failure for a pointer that is missing.
-#[cold]
-pub fn null(what: &str) -> Failure {
-    Failure::new(CW_E_NULL, format!("{what} is null; pass a valid pointer"))
 }
 
 /// Runs the function `name` on a handle.

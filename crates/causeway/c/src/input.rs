@@ -18,8 +18,9 @@ pub fn range(text: impl ToString) -> Failure {
     Failure::new(CW_E_RANGE, text)
 }
 
+/// The failure for a pointer that is missing.
 #[cold]
-fn null(what: &str) -> Failure {
+pub fn null(what: &str) -> Failure {
     Failure::new(CW_E_NULL, format!("{what} is null; pass a valid pointer"))
 }
 
@@ -35,19 +36,22 @@ impl<T> Out<T> {
         if pointer.is_null() { Err(null("the place for the result")) } else { Ok(Out(pointer)) }
     }
 
-    /// As [`Out::new`], for what the caller may not want.
-    ///
-    /// # Safety
-    /// As [`Out::new`].
-    #[inline(always)]
-    pub unsafe fn maybe(pointer: *mut T) -> Option<Out<T>> {
-        (!pointer.is_null()).then_some(Out(pointer))
-    }
-
     #[inline(always)]
     pub fn write(self, value: T) {
         // SAFETY: it is not null, and was said to be good.
         unsafe { self.0.write(value) }
+    }
+}
+
+/// Writes a result where the caller wants it.
+///
+/// # Safety
+/// See the text of this file.
+#[inline(always)]
+pub unsafe fn offer<T>(pointer: *mut T, value: T) {
+    if !pointer.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { pointer.write(value) }
     }
 }
 

@@ -14,7 +14,7 @@ use causeway::{LargeLoan, LargePayload, LargePublisher, LargeSubscriber, PoolOpt
 use crate::error::{CW_E_NOT_SEALED, CW_OK, Failure};
 use crate::group::cw_group;
 use crate::handle::{Handle, frees, give, methods};
-use crate::input::{Options, Out, SizedOut, bytes_mut, options, range, timeout};
+use crate::input::{Options, Out, SizedOut, bytes_mut, offer, options, range, timeout};
 use crate::lent::Lent;
 use crate::publisher::{have_come, published};
 use crate::subscriber::{cw_message, cw_sub_options, facts, news, prepared, subscribe_options};
@@ -173,9 +173,7 @@ methods! {
     /// [`LargePayload::copy_to`].
     fn cw_payload_copy(payload: cw_payload, into: *mut c_void, bytes: usize, copied: *mut usize) {
         let length = payload.copy_to(bytes_mut(into, bytes)?)?;
-        if let Some(copied) = Out::maybe(copied) {
-            copied.write(length);
-        }
+        offer(copied, length);
         Ok(CW_OK)
     }
 }

@@ -13,7 +13,7 @@ use causeway::{Loan, Position, Publisher};
 use crate::error::{CW_OK, CW_TIMED_OUT, Done, Failure};
 use crate::group::cw_group;
 use crate::handle::{Handle, frees, give, methods};
-use crate::input::{Out, slice, timeout};
+use crate::input::{Out, offer, slice, timeout};
 use crate::lent::Lent;
 
 /// A publisher, and its loan.
@@ -139,8 +139,6 @@ frees! {
 #[inline(always)]
 pub(crate) unsafe fn published(position: *mut u64, at: Position) -> Done {
     // SAFETY: null, or the caller's place.
-    if let Some(position) = unsafe { Out::maybe(position) } {
-        position.write(at.0);
-    }
+    unsafe { offer(position, at.0) };
     Ok(CW_OK)
 }

@@ -14,7 +14,7 @@ use causeway::{InPlace, Message, MessageOf, Position, Received, SubscribeOptions
 use crate::error::{CW_DEMOTED, CW_LOST, CW_MAY_SLEEP, CW_OK, CW_OVERWRITTEN, CW_TIMED_OUT, Done, Failure};
 use crate::group::{cw_group, policy};
 use crate::handle::{Handle, frees, give, methods};
-use crate::input::{Options, Out, SizedOut, bytes_mut, flags, options, range, slice, timeout};
+use crate::input::{Options, Out, SizedOut, bytes_mut, flags, offer, options, range, slice, timeout};
 use crate::lent::Lent;
 
 /// A subscriber, and the message that it reads in place.
@@ -251,9 +251,7 @@ methods! {
     /// [`InPlace::copy_to`].
     fn cw_view_copy(subscriber: cw_sub, into: *mut c_void, bytes: usize, copied: *mut usize) {
         let length = subscriber.lent()?.copy_to(bytes_mut(into, bytes)?);
-        if let Some(copied) = Out::maybe(copied) {
-            copied.write(length);
-        }
+        offer(copied, length);
         Ok(CW_OK)
     }
 
