@@ -302,7 +302,7 @@ typedef struct cw_request {
 
 /* Called by threads of the library, one for each client, several at once. The request ends with the call; the
    responder is the handler's, which replies now or hands it to another thread, and frees it. It returns: an exception
-   of C++ that leaves it ends the program, as one that nobody catches does. */
+   of C++ that leaves it ends the program with a sentence and SIGABRT, as one that nobody catches does. */
 typedef void (*cw_handler)(void *user, const cw_request *request, cw_responder *responder);
 
 int cw_call_serve(const char *path, const cw_serve_options *options, size_t options_bytes, cw_handler handler,

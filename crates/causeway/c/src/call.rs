@@ -60,7 +60,7 @@ pub struct cw_request {
     pub reserved: u32,
 }
 
-/// What answers calls. An exception of C++ that leaves it ends the program, as one that nobody catches does.
+/// What answers calls. An exception of C++ that leaves it ends the program.
 pub type cw_handler = Option<unsafe extern "C-unwind" fn(*mut c_void, *const cw_request, *mut cw_responder)>;
 
 /// What the caller of `cw_call_serve` has said of its handler.
@@ -128,9 +128,22 @@ impl Handler {
         let given = unsafe { Out::new(&raw mut handle) }.and_then(|out| give(out, Some(responder)));
         if given.is_ok() {
             IS_HANDLER.set(true);
+            let left = Left;
             // SAFETY: see the text of this file.
             unsafe { (self.call)(self.user, &raw const asked, handle) };
+            std::mem::forget(left);
         }
+    }
+}
+
+/// Is dropped only by an exception that leaves a handler. Nobody can tell what it has left behind.
+struct Left;
+
+impl Drop for Left {
+    #[expect(clippy::print_stderr, reason = "nobody is left to return it to")]
+    fn drop(&mut self) {
+        eprintln!("libcauseway: an exception has left the handler of a call; catch it in the handler");
+        std::process::abort()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Programs in C: each area once, loops that sleep and wake, servers that are killed, the examples.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -17,6 +18,8 @@ const VALGRIND: [&str; 6] = [
     "--error-exitcode=99",
     "--fair-sched=yes",
 ];
+
+const SIGABRT: i32 = 6;
 
 fn valgrind(program: &Path) -> Command {
     let mut command = Command::new("valgrind");
@@ -72,6 +75,24 @@ fn another_compiler_makes_the_same_program() {
     } else {
         skipped("g++ is not installed");
     }
+}
+
+/// What a handler catches itself is its own.
+#[test]
+fn an_exception_that_leaves_a_handler_ends_the_program_with_a_sentence() {
+    let Some(root) = installed() else { return };
+    if !has("g++") {
+        return skipped("g++ is not installed");
+    }
+    let throws = compiled_by("g++", root, "tests/c/throws.cc", "throws", &[], &["-std=c++11"]);
+    let folder = temp_dir("c");
+    let run = |mode: &str| Command::new(&throws).arg(folder.path().join(mode)).arg(mode).output().unwrap();
+    let caught = run("catches");
+    assert!(caught.status.success() && caught.stdout == b"thrown\n", "{caught:?}");
+    let left = run("leaves");
+    assert_eq!(left.status.signal(), Some(SIGABRT), "{left:?}");
+    let said = String::from_utf8_lossy(&left.stderr);
+    assert!(said.contains("an exception has left the handler of a call; catch it in the handler"), "{said}");
 }
 
 #[test]
