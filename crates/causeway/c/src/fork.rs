@@ -48,7 +48,7 @@ impl Process {
 
     /// The number of the process that asks; 0 if that is a child which has made no handle.
     #[inline(always)]
-    pub fn number_now(self) -> u64 {
+    pub fn number_now(&self) -> u64 {
         self.word.load(Ordering::Relaxed)
     }
 }

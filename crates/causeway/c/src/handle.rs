@@ -41,7 +41,8 @@ pub fn give<T>(out: Out<*mut Handle<T>>, value: T) -> Done {
 /// A handle that is in use by this thread, and unusable once this is dropped: a panic does that.
 struct Lease<'a, T> {
     state: &'a AtomicU64,
-    process: Process,
+    // Behind a reference: the number is read where it is used, and needs no register between.
+    process: &'a Process,
     value: &'a mut T,
 }
 
@@ -54,7 +55,7 @@ impl<'a, T> Lease<'a, T> {
             return Err(null("the handle"));
         }
         // SAFETY: the handle is alive; these fields are read by all threads and, but for the atomic, written by none.
-        let (process, state) = unsafe { ((*handle).process, &(*handle).state) };
+        let (process, state) = unsafe { (&(*handle).process, &(*handle).state) };
         // PAIR c-handle: the thread that has it next sees what this one did.
         match state.compare_exchange(process.number_now(), BUSY, Ordering::Acquire, Ordering::Relaxed) {
             // SAFETY: from here on no other thread touches the value.
@@ -95,7 +96,7 @@ pub unsafe fn with<T, R>(
 }
 
 #[cold]
-fn not_idle(process: Process, state: u64) -> Failure {
+fn not_idle(process: &Process, state: u64) -> Failure {
     if process.number_now() != process.number {
         return Failure::new(
             CW_E_FORKED,
@@ -196,7 +197,7 @@ pub unsafe fn free<T>(name: &'static str, handle: *mut Handle<T>) {
         }
         inject(name);
         // SAFETY: as in `Lease::of`.
-        let (process, state) = unsafe { ((*handle).process, &(*handle).state) };
+        let (process, state) = unsafe { (&(*handle).process, &(*handle).state) };
         let is_own = process.number_now() == process.number;
         // PAIR c-handle
         if is_own && state.swap(BUSY, Ordering::Acquire) == BUSY {

@@ -151,14 +151,15 @@ pub unsafe fn path<'a>(pointer: *const c_char) -> Result<&'a Path, Failure> {
 /// See the text of this file: so many elements, of which no other thread changes one meanwhile.
 #[inline(always)]
 pub unsafe fn slice<'a, T>(pointer: *const T, count: usize) -> Result<&'a [T], Failure> {
+    // One comparison for none and for too many.
+    if !pointer.is_null() && count.wrapping_sub(1) < isize::MAX as usize / size_of::<T>() {
+        // SAFETY: the caller's promise.
+        return Ok(unsafe { std::slice::from_raw_parts(pointer, count) });
+    }
     match count {
         0 => Ok(&[]),
         _ if pointer.is_null() => Err(null("the data")),
-        _ if count.saturating_mul(size_of::<T>()) > isize::MAX as usize => {
-            Err(range(format!("{count} elements are more than memory holds")))
-        }
-        // SAFETY: the caller's promise.
-        _ => Ok(unsafe { std::slice::from_raw_parts(pointer, count) }),
+        _ => Err(range(format!("{count} elements are more than memory holds"))),
     }
 }
 
