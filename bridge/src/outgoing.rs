@@ -85,6 +85,13 @@ struct Entry {
     position: u64,
 }
 
+/// A message that goes in parts.
+struct Long {
+    index: u64,
+    topic: u32,
+    payload: Vec<u8>,
+}
+
 /// The sending side of one group.
 pub struct Outgoing {
     net: Arc<Net>,
@@ -119,7 +126,7 @@ pub struct Outgoing {
     /// At most one of each host.
     questions: Vec<(u64, Query)>,
     /// The long message that was asked for last.
-    long: Option<(Stamp, Vec<u8>)>,
+    long: Option<Long>,
     is_ending: bool,
     /// When the group has ended: what the others lack of it is sent to them still.
     ended: Option<Instant>,
@@ -201,13 +208,9 @@ impl Outgoing {
         let (index, position) = (subscriber.messages_before(), subscriber.position().0);
         let stamp = Stamp {
             kind: Kind::Message,
-            publisher: 0,
-            sequence: 0,
             group: subscriber.group_number(),
             from: 0,
             index: 0,
-            position: 0,
-            incarnation: net.incarnation,
             topic: 0,
             is_awaited: false,
             hops: vec![net.id],
@@ -291,21 +294,13 @@ impl Outgoing {
         }
         let position = message.position.0;
         self.stamp.kind = Kind::Message;
-        (self.stamp.publisher, self.stamp.sequence) = (message.publisher, message.sequence);
-        (self.stamp.from, self.stamp.index, self.stamp.position) = (self.from, index, position);
-        self.stamp.topic = message.topic;
+        (self.stamp.from, self.stamp.index, self.stamp.topic) = (self.from, index, message.topic);
         if message.bytes.len() > SENT_BYTES_MAX {
             // The others ask for the message when they hear a beat.
             self.beat_at -= BEAT;
             count(&self.route.counters.sent, u64::from(way != Way::Nowhere));
         } else if way != Way::Nowhere {
-            let packed = Packed {
-                publisher: message.publisher,
-                sequence: message.sequence,
-                from: self.from,
-                index,
-                payload: message.bytes,
-            };
+            let packed = Packed { from: self.from, index, payload: message.bytes };
             let step = self.window_bytes / 4;
             let step = if way == Way::Alone { step.min(ALONE_BYTES_MAX / 2) } else { step };
             self.stamp.is_awaited = position >= self.asked_at + step;

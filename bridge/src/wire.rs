@@ -58,25 +58,17 @@ pub fn mark_of(origin: u64, index: u64) -> u64 {
     (origin >> 48).max(1) << 48 | (index & 0xffff_ffff_ffff)
 }
 
-/// What stands beside each message of a group: 56 bytes and more.
+/// What stands beside each message of a group: 40 bytes and more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// What it is.
     pub kind: Kind,
-    /// The publisher's slot in its group.
-    pub publisher: u8,
-    /// How many messages the publisher had published before.
-    pub sequence: u32,
     /// The number of the group at its host.
     pub group: u64,
     /// This record covers the messages of the group from this index on: those before `index` do not cross.
     pub from: u64,
     /// The index of the message.
     pub index: u64,
-    /// Its position in the log.
-    pub position: u64,
-    /// Which of all processes that were the bridge of the host has sent it.
-    pub incarnation: u32,
     /// The topic; in the key, too, where there is one.
     pub topic: u32,
     /// The sender waits for an acknowledgement of this one.
@@ -90,28 +82,22 @@ pub struct Stamp {
 impl Stamp {
     /// The attachment, beside this payload.
     pub fn to_bytes(&self, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(56 + 8 * self.hops.len());
-        bytes.extend([FORMAT, self.kind as u8, self.publisher, self.hops.len() as u8, 0, 0, 0, 0]);
-        for word in [self.group, self.from, self.index, self.position] {
-            bytes.extend(word.to_le_bytes());
-        }
-        for word in [self.sequence, self.incarnation, self.topic, u32::from(self.is_awaited)] {
-            bytes.extend(word.to_le_bytes());
-        }
+        let mut bytes = Vec::with_capacity(40 + 8 * self.hops.len());
+        bytes.extend([FORMAT, self.kind as u8, self.hops.len() as u8, 0, 0, 0, 0, 0]);
+        let last = u64::from(self.is_awaited) << 32 | u64::from(self.topic);
         let part = self.part.iter().flat_map(|part| [part.offset, part.length]);
-        for word in self.hops.iter().copied().chain(part) {
-            bytes.extend(word.to_le_bytes());
-        }
+        let words = [self.group, self.from, self.index, last].into_iter().chain(self.hops.iter().copied());
+        bytes.extend(words.chain(part).flat_map(u64::to_le_bytes));
         sealed(bytes, payload)
     }
 
     /// What an attachment says, if it is one, and the one beside this payload.
     pub fn parse<'a>(bytes: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> Option<Stamp> {
-        let ([kind, publisher, hops], mut bytes) = Bytes::of(bytes, payload)?;
+        let ([kind, hops, _], mut bytes) = Bytes::of(bytes, payload)?;
         let kinds = [Kind::Message, Kind::Lost, Kind::Nothing, Kind::End, Kind::Pack, Kind::Part];
         let kind = *kinds.get(usize::from(kind))?;
-        let [group, from, index, position] = [bytes.u64()?, bytes.u64()?, bytes.u64()?, bytes.u64()?];
-        let [sequence, incarnation, topic, flags] = [bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?];
+        let [group, from, index] = [bytes.u64()?, bytes.u64()?, bytes.u64()?];
+        let [topic, flags] = [bytes.u32()?, bytes.u32()?];
         let hops = usize::from(hops);
         if !(1..=HOPS_MAX).contains(&hops) || from > index || index >= u64::MAX / 2 {
             return None;
@@ -122,20 +108,7 @@ impl Stamp {
             _ => None,
         };
         let is_awaited = flags & 1 != 0;
-        Some(Stamp {
-            kind,
-            publisher,
-            sequence,
-            group,
-            from,
-            index,
-            position,
-            incarnation,
-            topic,
-            is_awaited,
-            hops,
-            part,
-        })
+        Some(Stamp { kind, group, from, index, topic, is_awaited, hops, part })
     }
 
     /// The host where it was published.
@@ -159,10 +132,6 @@ impl Stamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed<'a> {
     /// As in [`Stamp`].
-    pub publisher: u8,
-    /// As in [`Stamp`].
-    pub sequence: u32,
-    /// As in [`Stamp`].
     pub from: u64,
     /// As in [`Stamp`].
     pub index: u64,
@@ -171,17 +140,14 @@ pub struct Packed<'a> {
 }
 
 /// Bytes before each payload in a pack.
-pub const PACKED_BYTES: usize = 16;
+pub const PACKED_BYTES: usize = 8;
 
 impl<'a> Packed<'a> {
     /// What stands before the payload in a pack.
     pub fn header(&self) -> [u8; PACKED_BYTES] {
         // A message that passes over more than that is not packed.
         let skipped = u32::try_from(self.index - self.from).unwrap_or(u32::MAX);
-        let words = [self.payload.len() as u32, skipped, self.sequence, u32::from(self.publisher)];
-        let mut header = [0; PACKED_BYTES];
-        header.chunks_exact_mut(4).zip(words).for_each(|(at, word)| at.copy_from_slice(&word.to_le_bytes()));
-        header
+        (u64::from(skipped) << 32 | self.payload.len() as u64).to_le_bytes()
     }
 
     /// Appends it to a pack.
@@ -194,12 +160,11 @@ impl<'a> Packed<'a> {
     pub fn all(pack: &'a [u8], mut from: u64) -> impl Iterator<Item = Packed<'a>> {
         let mut bytes = Bytes(pack);
         std::iter::from_fn(move || {
-            let [length, skipped, sequence, publisher] =
-                [bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?];
+            let [length, skipped] = [bytes.u32()?, bytes.u32()?];
             let (payload, rest) = bytes.0.split_at_checked(length as usize)?;
             bytes.0 = rest;
             let index = from.checked_add(u64::from(skipped))?;
-            let packed = Packed { publisher: publisher as u8, sequence, from, index, payload };
+            let packed = Packed { from, index, payload };
             from = index + 1;
             Some(packed)
         })
@@ -376,13 +341,9 @@ mod tests {
     fn stamp() -> Stamp {
         Stamp {
             kind: Kind::Message,
-            publisher: 3,
-            sequence: 0x0102_0304,
             group: 0x1112_1314_1516_1718,
             from: 5,
             index: 7,
-            position: 4096,
-            incarnation: 9,
             topic: 11,
             is_awaited: true,
             hops: vec![21, 22],
@@ -399,7 +360,7 @@ mod tests {
     #[test]
     fn an_attachment_comes_back_longer_ones_are_understood_and_shorter_ones_are_not() {
         let bytes = stamp().to_bytes(b"payload");
-        assert_eq!(bytes.len(), 56 + 16);
+        assert_eq!(bytes.len(), 40 + 16);
         assert_eq!(parse(&bytes), Some(stamp()));
         assert_eq!(parse(&[&bytes[..], &[1, 2, 3]].concat()), Some(stamp()), "it grows at its end");
         for length in 0..bytes.len() {
@@ -439,9 +400,9 @@ mod tests {
         let part = Some(Part { offset: 512, length: 1 << 40 });
         let of_a_part = Stamp { kind: Kind::Part, part, ..stamp() };
         let bytes = of_a_part.to_bytes(b"payload");
-        assert_eq!((bytes[1], bytes.len()), (5, 56 + 16 + 16));
+        assert_eq!((bytes[1], bytes.len()), (5, 40 + 16 + 16));
         assert_eq!(
-            [72, 80].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())),
+            [56, 64].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())),
             [512, 1 << 40]
         );
         assert_eq!(parse(&[&bytes[..], &[1, 2, 3]].concat()), Some(of_a_part));
@@ -452,7 +413,7 @@ mod tests {
     fn nonsense_is_no_attachment() {
         let good = stamp().to_bytes(b"payload");
         // Another format, an unknown kind, no hop, too many; an index below its beginning, or beyond all that can be.
-        for (at, value) in [(0, 2), (1, 9), (3, 0), (3, 200), (16, 8), (31, 0xff)] {
+        for (at, value) in [(0, 2), (1, 9), (2, 0), (2, 200), (16, 8), (31, 0xff)] {
             let mut bad = good.clone();
             bad[at] = value;
             assert_eq!(parse(&bad), None, "byte {at}");
@@ -462,11 +423,10 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_the_document() {
         let bytes = stamp().to_bytes(b"payload");
-        assert_eq!(bytes[..4], [1, 0, 3, 2]);
+        assert_eq!(bytes[..4], [1, 0, 2, 0]);
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-        assert_eq!([8, 16, 24, 32].map(word), [0x1112_1314_1516_1718, 5, 7, 4096]);
-        assert_eq!([40, 48].map(word), [9 << 32 | 0x0102_0304, 1 << 32 | 11]);
-        assert_eq!([56, 64].map(word), [21, 22]);
+        assert_eq!([8, 16, 24].map(word), [0x1112_1314_1516_1718, 5, 7]);
+        assert_eq!([32, 40, 48].map(word), [1 << 32 | 11, 21, 22]);
     }
 
     #[test]
@@ -496,7 +456,7 @@ mod tests {
 
     #[test]
     fn the_messages_of_a_pack_come_back_and_a_pack_that_is_cut_ends_there() {
-        let of = |from, index, payload| Packed { publisher: 3, sequence: 9, from, index, payload };
+        let of = |from, index, payload| Packed { from, index, payload };
         let all = [of(5, 5, &b"one"[..]), of(6, 9, b""), of(10, 10, b"three")];
         let mut pack = Vec::new();
         all.iter().for_each(|packed| packed.append_to(&mut pack));

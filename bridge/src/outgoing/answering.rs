@@ -7,7 +7,7 @@ use causeway::Position;
 use zenoh::Wait;
 use zenoh::query::Query;
 
-use super::{ANSWER_BYTES_MAX, ANSWERED_FOR, CROWDED, Outgoing, PART_BYTES, SENT_BYTES_MAX, Way};
+use super::{ANSWER_BYTES_MAX, ANSWERED_FOR, CROWDED, Long, Outgoing, PART_BYTES, SENT_BYTES_MAX, Way};
 use crate::failure::Result;
 use crate::keys::GroupKeys;
 use crate::status::{Route, count};
@@ -98,11 +98,11 @@ impl Outgoing {
                 lose(&mut lost, at, entry.from - at);
                 at = entry.from;
             }
-            let payload = match self.long.take_if(|(of, _)| of.index == entry.index) {
-                Some((of, payload)) => Some((of.publisher, of.sequence, of.topic, payload)),
+            let payload = match self.long.take_if(|long| long.index == entry.index) {
+                Some(Long { topic, payload, .. }) => Some((topic, payload)),
                 None if entry.kind == Kind::Message => {
                     let again = self.subscriber.read_again(Position(entry.position)).ok().flatten();
-                    again.map(|of| (of.publisher, of.sequence, of.topic, of.bytes.to_vec()))
+                    again.map(|of| (of.topic, of.bytes.to_vec()))
                 }
                 None => None,
             };
@@ -111,16 +111,14 @@ impl Outgoing {
                 (Kind::Lost, _) => lose(&mut lost, at, entry.index + 1 - at),
                 (kind, payload) => {
                     answer.lost(lost.take(), at);
-                    answer.stamp.position = entry.position;
-                    let (publisher, sequence, topic, payload) = payload.unwrap_or_default();
-                    (answer.stamp.publisher, answer.stamp.sequence, answer.stamp.topic) =
-                        (publisher, sequence, topic);
+                    let (topic, payload) = payload.unwrap_or_default();
+                    answer.stamp.topic = topic;
                     if payload.len() <= SENT_BYTES_MAX {
                         answer.say(kind, at..entry.index + 1, payload);
                     } else {
                         let there = if at == from { part } else { 0 };
                         is_whole = answer.parts(at..entry.index + 1, &payload, there);
-                        self.long = Some((Stamp { index: entry.index, ..answer.stamp.clone() }, payload));
+                        self.long = Some(Long { index: entry.index, topic, payload });
                         if !is_whole {
                             break;
                         }

@@ -81,7 +81,7 @@ impl Outgoing {
             count(&self.route.counters.acknowledged, (first - before) as u64);
         }
         self.lacking = (position, acked);
-        self.long.take_if(|(stamp, _)| stamp.index < acked);
+        self.long.take_if(|long| long.index < acked);
         self.subscriber.release(Position(position));
         let waiting = if self.peers.is_empty() { 0 } else { self.entries.len() - first };
         self.route.counters.queue.store(waiting as u64, Ordering::Relaxed);
