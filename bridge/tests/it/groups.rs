@@ -1,12 +1,18 @@
 //! Messages of a group on other hosts.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use causeway::{Group, GroupOptions, Received, RecvTimeoutError};
+use causeway_bridge::keys::Realm;
+use causeway_bridge::wire::Packet;
 use causeway_testkit::proc;
 use serde_json::Value;
 
-use crate::support::{Bridge, GROUP, Host, Router, Seen, bridge_command, eventually, read_until, tick};
+use crate::support::{
+    Bridge, GROUP, Host, REALM, Router, Seen, bridge_command, eventually, listen, options, plain_zenoh,
+    read_to, read_until, tick,
+};
 
 #[test]
 fn what_is_published_on_one_host_comes_once_and_in_order_on_all_others_with_its_topic() {
@@ -105,7 +111,7 @@ fn topics_that_are_not_listed_stay_and_are_no_loss() {
 #[test]
 fn what_a_host_lacks_of_a_group_that_ends_comes_still() {
     let router = Router::start();
-    let large = |name| Host::with(name, crate::support::options().capacity_bytes(16 << 20));
+    let large = |name| Host::with(name, options().capacity_bytes(16 << 20));
     let (mut from, to) = (large("a"), large("b"));
     let (sending, receiving) = (from.bridge(&router), to.bridge(&router));
     let mut subscriber = to.subscribe();
@@ -121,18 +127,15 @@ fn what_a_host_lacks_of_a_group_that_ends_comes_still() {
     from.group = Group::create("none", GroupOptions::new()).unwrap();
     std::thread::sleep(Duration::from_secs(1));
     receiving.process.resume();
-    let seen = read_until(&mut subscriber, "what was published last has not come", |seen| {
-        seen.get(&0).is_some_and(|seen| seen.next == 1001)
-    });
-    assert_eq!((seen[&0].received, &receiving.route("in", "a")["lost"]), (1000, &0.into()));
+    let seen = read_to(&mut subscriber, 1001);
+    assert_eq!((seen.received, &receiving.route("in", "a")["lost"]), (1000, &0.into()));
 }
 
 /// It answers, but takes nothing, for a subscriber of its host does not.
 #[test]
 fn a_host_that_stands_still_stops_no_other() {
     let router = Router::start();
-    let hosts =
-        ["a", "b", "c"].map(|name| Host::with(name, crate::support::options().capacity_bytes(64 << 10)));
+    let hosts = ["a", "b", "c"].map(|name| Host::with(name, options().capacity_bytes(64 << 10)));
     let bridges = hosts.each_ref().map(|host| host.bridge(&router));
     bridges[0].linked(2);
     let (mut subscriber, _asleep) = (hosts[1].subscribe(), hosts[2].subscribe());
@@ -156,7 +159,7 @@ fn a_group_that_begins_anew_on_either_side_is_carried_on() {
     let (sending, receiving) = (from.bridge(&router), to.bridge(&router));
     let renew = |host: &mut Host| {
         let path = host.path();
-        let group = Group::create("again", crate::support::options()).unwrap();
+        let group = Group::create("again", options()).unwrap();
         host.group = Group::create("none", GroupOptions::new()).unwrap();
         group.serve_at(path).unwrap();
         host.group = group;
@@ -169,10 +172,8 @@ fn a_group_that_begins_anew_on_either_side_is_carried_on() {
         for number in 0..100 {
             let _ = publisher.publish(&tick(number, 16)).unwrap();
         }
-        let seen = read_until(&mut subscriber, "not everything has come", |seen| {
-            seen.get(&0).is_some_and(|seen| seen.next == 100)
-        });
-        assert_eq!(seen[&0].received, 100, "round {round}");
+        let seen = read_to(&mut subscriber, 100);
+        assert_eq!(seen.received, 100, "round {round}");
         drop((subscriber, publisher));
         renew(if round == 0 { &mut from } else { &mut to });
         eventually("the bridge has not noticed the end of the group", || {
@@ -187,7 +188,7 @@ fn a_group_that_begins_anew_on_either_side_is_carried_on() {
 #[test]
 fn local_publishers_go_on_beside_a_bridge_whose_other_end_stands_still_and_what_is_lost_is_counted() {
     let router = Router::start();
-    let (from, to) = (Host::with("a", crate::support::options().capacity_bytes(64 << 10)), Host::new("b"));
+    let (from, to) = (Host::with("a", options().capacity_bytes(64 << 10)), Host::new("b"));
     let (sending, receiving) = (from.bridge(&router), to.bridge(&router));
     let mut subscriber = to.subscribe();
     sending.linked(1);
@@ -252,7 +253,7 @@ fn a_second_bridge_is_refused_by_the_group() {
 #[test]
 fn many_messages_of_many_lengths_come_whole() {
     let router = Router::start();
-    let large = || crate::support::options().capacity_bytes(32 << 20);
+    let large = || options().capacity_bytes(32 << 20);
     let (from, to) = (Host::with("a", large()), Host::with("b", large()));
     // Publishers wait for the network: they publish more than the log holds.
     let endpoint = router.endpoint();
@@ -265,17 +266,15 @@ fn many_messages_of_many_lengths_come_whole() {
     for number in 0..70u64 {
         let _ = publisher.publish(&tick(number, lengths[number as usize % lengths.len()])).unwrap();
     }
-    let seen = read_until(&mut subscriber, "not everything has come", |seen| {
-        seen.get(&0).is_some_and(|seen| seen.next == 70)
-    });
-    assert_eq!(seen[&0].received, 70);
+    let seen = read_to(&mut subscriber, 70);
+    assert_eq!(seen.received, 70);
     assert_eq!(receiving.route("in", "a")["lost"], 0);
 }
 
 #[test]
 fn a_message_that_the_other_log_cannot_take_is_lost_and_says_why() {
     let router = Router::start();
-    let (from, to) = (Host::new("a"), Host::with("b", crate::support::options().capacity_bytes(16 << 10)));
+    let (from, to) = (Host::new("a"), Host::with("b", options().capacity_bytes(16 << 10)));
     let (sending, receiving) = (from.bridge(&router), to.bridge(&router));
     let mut subscriber = to.subscribe();
     sending.linked(1);
@@ -283,11 +282,9 @@ fn a_message_that_the_other_log_cannot_take_is_lost_and_says_why() {
     for (number, bytes) in [(0, 100), (1, 100_000), (2, 100)] {
         let _ = publisher.publish(&tick(number, bytes)).unwrap();
     }
-    let seen = read_until(&mut subscriber, "the message after it does not come", |seen| {
-        seen.get(&0).is_some_and(|seen| seen.next == 3)
-    });
+    let seen = read_to(&mut subscriber, 3);
     let route = receiving.route("in", "a");
-    assert_eq!((seen[&0].received, &route["lost"]), (2, &1.into()), "{route}");
+    assert_eq!((seen.received, &route["lost"]), (2, &1.into()), "{route}");
     assert!(route["last_error"].as_str().unwrap().contains("as large as that of the other"), "{route}");
 }
 
@@ -318,4 +315,41 @@ fn a_message_that_comes_alone_wakes_the_thread_of_the_sending_bridge_that_writes
     eprintln!("{messages} messages: {writers} sleeps of the thread that writes, {others} of all others");
     // Others have acknowledgements to take, and timers.
     assert!(writers > messages / 2 && others < messages / 2, "{writers}, {others}");
+}
+
+/// A message for each round trip would be as many acknowledgements.
+#[test]
+fn over_a_late_path_a_window_is_on_its_way_and_not_one_message_for_each_round_trip() {
+    let router = Router::late(Duration::from_millis(40));
+    let [from, to] = ["a", "b"].map(|name| Host::with(name, options().capacity_bytes(16 << 20)));
+    // Publishers wait for the network: they publish more than the log holds.
+    let endpoint = router.endpoint();
+    let sending = from.bridge_with(&["--router", &endpoint, "--export", GROUP, "--patience", "60s"]);
+    let receiving = to.bridge(&router);
+    let mut subscriber = to.subscribe();
+    sending.linked(1);
+    let (session, keys) = (plain_zenoh(&router), Realm::new(REALM).group(GROUP));
+    let heard = listen(&session, &keys, keys.ack("a"));
+    let messages = 20_000;
+    let mut publisher = from.group.publisher().unwrap();
+    let publish = move || {
+        (0..messages).for_each(|number| _ = publisher.publish(&tick(number, 1000)).unwrap());
+        // One that is fetched in parts, and one behind it.
+        let _ = publisher.publish(&tick(messages, 3 << 20)).unwrap();
+        let _ = publisher.publish(&tick(messages + 1, 8)).unwrap();
+    };
+    let publishing = std::thread::spawn(publish);
+    let mut acknowledged = BTreeSet::new();
+    let seen = read_until(&mut subscriber, "not everything has come", |seen| {
+        while let Ok(Some(sample)) = heard.try_recv() {
+            if let Some(Packet::Ack { next, .. }) = Packet::parse(&sample.payload().to_bytes()) {
+                acknowledged.insert(next);
+            }
+        }
+        seen.get(&0).is_some_and(|seen| seen.next == messages + 2)
+    });
+    publishing.join().unwrap();
+    assert_eq!((seen[&0].received, &receiving.route("in", "a")["lost"]), (messages + 2, &0.into()));
+    eprintln!("{} acknowledgements", acknowledged.len());
+    assert!(acknowledged.len() > 2 && acknowledged.len() < 200, "{acknowledged:?}");
 }

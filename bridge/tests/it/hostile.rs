@@ -6,38 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use causeway_bridge::keys::{GroupKeys, Realm};
+use causeway_bridge::keys::Realm;
 use causeway_bridge::wire::{Kind, Packet, Part, Stamp, host_id};
 use causeway_testkit::{at_another_time, eventually_seen, skipped};
 use serde_json::Value;
-use zenoh::handlers::FifoChannelHandler;
-use zenoh::pubsub::Subscriber;
+use zenoh::Wait;
 use zenoh::sample::Sample;
-use zenoh::{Session, Wait};
 
-use crate::support::{Bridge, GROUP, Host, REALM, Router, eventually, options, program, read_until, tick};
-
-/// A session of somebody else.
-fn plain_zenoh(router: &Router) -> Session {
-    let mut config = zenoh::Config::default();
-    for (key, value) in [
-        ("mode", "\"client\"".to_owned()),
-        ("connect/endpoints", format!("[\"{}\"]", router.endpoint())),
-        ("scouting/multicast/enabled", "false".to_owned()),
-    ] {
-        config.insert_json5(key, &value).unwrap();
-    }
-    zenoh::open(config).wait().unwrap()
-}
-
-/// All messages that host a sends from here on.
-fn listen(session: &Session, keys: &GroupKeys) -> Subscriber<FifoChannelHandler<Sample>> {
-    let heard = session.declare_subscriber(keys.topics()).wait().unwrap();
-    // The router knows that before it passes this on.
-    let answers = session.get(keys.link("a")).wait().unwrap();
-    let _ = answers.recv_timeout(Duration::from_secs(20)).unwrap().expect("an answer");
-    heard
-}
+use crate::support::{
+    Bridge, GROUP, Host, REALM, Router, eventually, listen, options, plain_zenoh, program, read_to,
+    read_until, tick,
+};
 
 fn stamp_of(sample: &Sample) -> Stamp {
     Stamp::parse(&sample.attachment().unwrap().to_bytes(), sample.payload().slices()).unwrap()
@@ -67,10 +46,8 @@ impl Scene {
         let mut subscriber = self.hosts[1].subscribe();
         let mut publisher = self.hosts[0].group.publisher().unwrap();
         (0..100).for_each(|number| _ = publisher.publish(&tick(number, 30)).unwrap());
-        let seen = read_until(&mut subscriber, "messages do not come any more", |seen| {
-            seen.get(&0).is_some_and(|seen| seen.next == 100)
-        });
-        assert_eq!(seen[&0].received, 100);
+        let seen = read_to(&mut subscriber, 100);
+        assert_eq!(seen.received, 100);
     }
 }
 
@@ -134,7 +111,7 @@ fn messages_that_went_in_a_circle_come_twice_or_have_impossible_numbers_are_drop
     let keys = Realm::new(REALM).group(GROUP);
     let route = |host: &str| scene.bridges[1].route("in", host);
     let mut subscriber = scene.hosts[1].subscribe();
-    let heard = listen(&session, &keys);
+    let heard = listen(&session, &keys, keys.topics());
     let _ = scene.hosts[0].group.publisher().unwrap().publish(&tick(7, 8)).unwrap();
     let sample = heard.recv_timeout(Duration::from_secs(20)).unwrap().expect("a message");
     let stamp = stamp_of(&sample);
@@ -177,7 +154,7 @@ fn parts_that_a_host_did_not_send_do_not_get_into_its_long_message() {
     let bridges = hosts.each_ref().map(|host| host.bridge(&router));
     bridges.iter().for_each(|bridge| bridge.linked(1));
     let (session, keys) = (plain_zenoh(&router), Realm::new(REALM).group(GROUP));
-    let heard = listen(&session, &keys);
+    let heard = listen(&session, &keys, keys.topics());
     let mut subscriber = hosts[1].subscribe();
     let mut publisher = hosts[0].group.publisher().unwrap();
     let _ = publisher.publish(&tick(0, 8)).unwrap();
@@ -193,10 +170,8 @@ fn parts_that_a_host_did_not_send_do_not_get_into_its_long_message() {
     }
     let _ = publisher.publish(&tick(1, 3 << 20)).unwrap();
     let _ = publisher.publish(&tick(2, 8)).unwrap();
-    let seen = read_until(&mut subscriber, "what follows has not come", |seen| {
-        seen.get(&0).is_some_and(|seen| seen.next == 3)
-    });
-    assert_eq!((seen[&0].received, &bridges[1].route("in", "a")["lost"]), (2, &0.into()));
+    let seen = read_to(&mut subscriber, 3);
+    assert_eq!((seen.received, &bridges[1].route("in", "a")["lost"]), (2, &0.into()));
 }
 
 #[test]
@@ -275,10 +250,8 @@ fn hosts_whose_clocks_differ_by_hours_take_messages_of_each_other() {
         eventually("the hosts are not linked", || bridges[from].route("out", "")["peers"] == 1);
         let mut publisher = hosts[from].group.publisher().unwrap();
         (0..500).for_each(|number| _ = publisher.publish(&tick(number, 30)).unwrap());
-        let seen = read_until(&mut subscriber, "messages do not come", |seen| {
-            seen.get(&0).is_some_and(|seen| seen.next == 500)
-        });
-        assert_eq!(seen[&0].received, 500);
+        let seen = read_to(&mut subscriber, 500);
+        assert_eq!(seen.received, 500);
         assert_eq!(bridges[to].route("in", &hosts[from].name)["lost"], 0);
     }
 }

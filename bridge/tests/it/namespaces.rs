@@ -1,7 +1,9 @@
 //! Hosts in network namespaces: links that are cut, slow, late, and lose packets; a long message; and random faults.
 //!
-//! Needs root and the program `ip`; `tc` for slow links, and a kernel with netem for loss and delay.
+//! Needs root and the program `ip`; `tc` for slow links, and netem or `iptables` for packets that are lost.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +13,8 @@ use causeway_testkit::{setting, skipped};
 use rustix::process::Signal;
 
 use crate::support::{
-    Bridge, GROUP, Host, LOSSES, Running, Seen, Ticker, eventually, options, read_until, router_command, tick,
+    Bridge, GROUP, Host, LOSSES, Relay, Running, Seen, Ticker, eventually, note, options, read_to,
+    read_until, router_command, tick,
 };
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -84,8 +87,7 @@ impl Net {
         let (name, probability) = (&self.names[host], format!("0.{percent:02}"));
         let rule = ["-A", "INPUT", "-i", "uplink", "-m", "statistic", "--mode", "random", "--probability"];
         let filter = [&["ip", "netns", "exec", name, "iptables"][..], &rule, &[&probability, "-j", "DROP"]];
-        self.shape(host, &["netem", "loss", &format!("{percent}%"), "delay", "10ms"])
-            || run(&filter.concat()).is_ok()
+        self.shape(host, &["netem", "loss", &format!("{percent}%")]) || run(&filter.concat()).is_ok()
     }
 
     fn inside(&self, at: usize, command: &Command) -> Command {
@@ -107,10 +109,14 @@ impl Net {
     }
 
     fn bridge(&self, at: usize, host: &Host, more: &[&str]) -> Bridge {
-        let (endpoint, topic) = (format!("tcp/10.219.{at}.1:7447"), LOSSES.to_string());
+        self.bridge_to(&format!("tcp/10.219.{at}.1:7447"), at, host, more)
+    }
+
+    fn bridge_to(&self, endpoint: &str, at: usize, host: &Host, more: &[&str]) -> Bridge {
+        let topic = LOSSES.to_string();
         // In one direction: what is counted as lost is then exactly what crosses.
         let list = if at == 1 { "--export" } else { "--import" };
-        let arguments = ["--router", &endpoint, list, GROUP, "--loss-topic", &topic];
+        let arguments = ["--router", endpoint, list, GROUP, "--loss-topic", &topic];
         Bridge::start(self.inside(at, &host.command(&[&arguments, more].concat())), &host.state())
     }
 }
@@ -121,10 +127,6 @@ impl Drop for Net {
             let _ = run(&["ip", "netns", "del", name]);
         }
     }
-}
-
-fn counts(seen: &std::collections::BTreeMap<u32, Seen>) -> (u64, u64) {
-    (seen[&0].received, seen.get(&LOSSES).map_or(0, |seen| seen.lost))
 }
 
 #[test]
@@ -144,10 +146,8 @@ fn a_link_that_is_cut_for_longer_than_the_lease_costs_what_the_log_cannot_hold_a
     eventually("the hosts do not find each other again", || bridges[0].route("out", "")["peers"] == 1);
     std::thread::sleep(Duration::from_secs(1));
     let published = ticker.stop();
-    let seen = read_until(&mut subscriber, "the last message has not come", |seen| {
-        seen.get(&0).is_some_and(|seen| seen.next == published)
-    });
-    let (received, lost) = counts(&seen);
+    let seen = read_to(&mut subscriber, published);
+    let (received, lost) = (seen.received, seen.lost);
     eprintln!("{published} published, {received} received, {lost} lost");
     assert_eq!(received + lost, published);
     assert!(received > 0 && (lost > 0 || published < 1000), "the log held everything");
@@ -171,10 +171,8 @@ fn a_link_that_loses_packets_loses_no_message() {
     for number in 0..5000 {
         let _ = publisher.publish(&tick(number, 200)).unwrap();
     }
-    let seen = read_until(&mut subscriber, "not everything has come", |seen| {
-        seen.get(&0).is_some_and(|seen| seen.next == 5000)
-    });
-    assert_eq!(counts(&seen), (5000, 0));
+    let seen = read_to(&mut subscriber, 5000);
+    assert_eq!((seen.received, seen.lost), (5000, 0));
 }
 
 /// A message that comes alone does not wait for space in Zenoh's queue: without any, it is dropped there, and asked for.
@@ -203,11 +201,9 @@ fn a_ticker_loses_nothing_beside_a_group_that_fills_the_same_slow_link() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let published = ticker.stop();
-    let seen = read_until(&mut subscriber, "the last tick has not come", |seen| {
-        seen.get(&0).is_some_and(|seen| seen.next == published)
-    });
+    let seen = read_to(&mut subscriber, published);
     eprintln!("{published} published, {} sent again", bridges[0].route("out", "")["resent"]);
-    assert_eq!(counts(&seen), (published, 0));
+    assert_eq!((seen.received, seen.lost), (published, 0));
 }
 
 /// Longer than Zenoh's session lives without an answer, and the link is cut in the midst of it.
@@ -232,10 +228,8 @@ fn a_long_message_comes_whole_over_a_slow_link() {
     net.link(2, "down");
     std::thread::sleep(Duration::from_secs(3));
     net.link(2, "up");
-    let seen = read_until(&mut subscriber, "the long message has not come", |seen| {
-        seen.get(&0).is_some_and(|seen| seen.next == 2)
-    });
-    assert_eq!(counts(&seen), (2, 0));
+    let seen = read_to(&mut subscriber, 2);
+    assert_eq!((seen.received, seen.lost), (2, 0));
     eprintln!("{mebibytes} MiB after {:?}", begin.elapsed());
 }
 
@@ -254,10 +248,8 @@ fn a_long_message_comes_over_a_link_that_carries_a_part_of_it_in_a_few_seconds()
     let mut publisher = hosts[0].group.publisher().unwrap();
     let _ = publisher.publish(&tick(0, 1_300_000)).unwrap();
     let _ = publisher.publish(&tick(1, 8)).unwrap();
-    let seen = read_until(&mut subscriber, "the long message has not come", |seen| {
-        seen.get(&0).is_some_and(|seen| seen.next == 2)
-    });
-    assert_eq!(counts(&seen), (2, 0));
+    let seen = read_to(&mut subscriber, 2);
+    assert_eq!((seen.received, seen.lost), (2, 0));
 }
 
 #[test]
@@ -277,7 +269,7 @@ fn without_a_router_bridges_of_one_machine_find_each_other_and_those_of_another_
     assert!(bridges[..2].iter().all(|bridge| bridge.route("out", "")["peers"] == 1));
 }
 
-/// Routers, bridges, links and publishers are killed, frozen, cut and slowed at random; what was sent is received once or counted.
+/// Routers, bridges, links and publishers are killed, frozen, cut, slowed and late at random; what was sent is received once or counted.
 #[test]
 fn whatever_fails_what_was_sent_was_received_once_or_is_counted() {
     let Some(net) = Net::new() else { return };
@@ -287,25 +279,26 @@ fn whatever_fails_what_was_sent_was_received_once_or_is_counted() {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut router = net.router();
     let hosts = ["a", "b"].map(|name| Host::with(name, options().capacity_bytes(512 << 10)));
-    let mut bridges = [net.bridge(1, &hosts[0], &[]), net.bridge(2, &hosts[1], &[])];
+    let relays = [1, 2].map(|at| {
+        let router = SocketAddr::from(([10, 219, at as u8, 1], 7447));
+        Relay::start(router, Duration::ZERO, Some(&net.names[at]))
+    });
+    let bridge = |at: usize| {
+        let endpoint = format!("tcp/127.0.0.1:{}", relays[at].port);
+        net.bridge_to(&endpoint, at + 1, &hosts[at], &[])
+    };
+    let mut bridges = [bridge(0), bridge(1)];
     let mut subscriber = hosts[1].subscribe();
     bridges[0].linked(1);
     // A ticker that numbers across publishers, each of which may end.
-    let (mut published, mut seen) = (0u64, std::collections::BTreeMap::<u32, Seen>::new());
+    let (mut published, mut seen) = (0u64, BTreeMap::new());
     let mut publisher = hosts[0].group.publisher().unwrap();
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut next_fault = Instant::now();
-    let mut faults = std::collections::BTreeMap::<&str, u32>::new();
-    let mut drain = |seen: &mut std::collections::BTreeMap<u32, Seen>| {
+    let mut faults = BTreeMap::<&str, u32>::new();
+    let mut drain = |seen: &mut BTreeMap<u32, Seen>| {
         while let Ok(received) = subscriber.try_recv() {
-            let message = received.message().expect("the subscriber is reliable");
-            let of = seen.entry(message.topic).or_default();
-            if message.topic == LOSSES {
-                let said: serde_json::Value = serde_json::from_slice(message.bytes).unwrap();
-                of.lost += said["lost"].as_u64().unwrap();
-            } else {
-                of.take(message.bytes);
-            }
+            note(seen, &received.message().expect("the subscriber is reliable"));
         }
     };
     let mut frozen: Option<(usize, Instant)> = None;
@@ -330,7 +323,7 @@ fn whatever_fails_what_was_sent_was_received_once_or_is_counted() {
         }
         next_fault = Instant::now() + Duration::from_millis(random.u64(200..2000));
         let (at, time) = (random.usize(..2), Duration::from_millis(random.u64(50..4000)));
-        let fault = match random.u8(..6) {
+        let fault = match random.u8(..7) {
             0 => {
                 router.kill();
                 router = net.router();
@@ -338,7 +331,7 @@ fn whatever_fails_what_was_sent_was_received_once_or_is_counted() {
             }
             1 if frozen.is_none() => {
                 bridges[at].process.kill();
-                bridges[at] = net.bridge(at + 1, &hosts[at], &[]);
+                bridges[at] = bridge(at);
                 "bridge killed"
             }
             2 if frozen.is_none() => {
@@ -355,6 +348,10 @@ fn whatever_fails_what_was_sent_was_received_once_or_is_counted() {
                 let rate = ["1mbit", "10mbit", "1000mbit"][random.usize(..3)];
                 net.shape(at + 1, &["tbf", "rate", rate, "burst", "64kb", "latency", "400ms"]);
                 "link slowed"
+            }
+            5 => {
+                relays[at].delay(Duration::from_millis(random.u64(..80)));
+                "link late"
             }
             _ => {
                 publisher = hosts[0].group.publisher().unwrap();
@@ -378,7 +375,7 @@ fn whatever_fails_what_was_sent_was_received_once_or_is_counted() {
         drain(&mut seen);
         seen.get(&0).is_some_and(|seen| seen.next == published)
     });
-    let (received, lost) = counts(&seen);
+    let (received, lost) = (seen[&0].received, seen.get(&LOSSES).map_or(0, |seen| seen.lost));
     eprintln!("{faults:?}: {published} published, {received} received, {lost} lost");
     assert_eq!(received + lost, published);
 }

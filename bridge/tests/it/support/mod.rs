@@ -1,7 +1,9 @@
 //! Hosts in folders, a router, bridges between them, and what came over.
 
+mod relay;
+
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -9,10 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway::{
-    Group, GroupOptions, Policy, Publisher, Received, RecvTimeoutError, SubscribeOptions, Subscriber,
+    Group, GroupOptions, Message, Policy, Publisher, Received, RecvTimeoutError, SubscribeOptions, Subscriber,
 };
+use causeway_bridge::keys::GroupKeys;
 pub use causeway_testkit::{Running, TempDir, eventually, temp_dir};
+pub use relay::Relay;
 use serde_json::Value;
+use zenoh::handlers::FifoChannelHandler;
+use zenoh::sample::Sample;
+use zenoh::{Session, Wait};
 
 pub const REALM: &str = "test";
 pub const GROUP: &str = "prices";
@@ -38,6 +45,8 @@ pub fn zenohd() -> Option<PathBuf> {
 pub struct Router {
     pub process: Running,
     pub port: u16,
+    /// The path to it, where that is not the shortest.
+    pub relay: Option<Relay>,
 }
 
 /// A port that nobody uses now.
@@ -69,22 +78,55 @@ impl Router {
         Router::start_at(free_port(), &[])
     }
 
+    /// One that every byte is late at, and that every byte of it is late from.
+    pub fn late(by: Duration) -> Router {
+        let router = Router::start();
+        let relay = Relay::start((Ipv4Addr::LOCALHOST, router.port).into(), by, None);
+        Router { relay: Some(relay), ..router }
+    }
+
     pub fn start_at(port: u16, connect: &[u16]) -> Router {
         let connect: Vec<_> = connect.iter().map(|port| format!("tcp/127.0.0.1:{port}")).collect();
         let process = Running::start(&mut router_command(&format!("tcp/127.0.0.1:{port}"), &connect));
         eventually("no router listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Router { process, port }
+        Router { process, port, relay: None }
     }
 
     pub fn endpoint(&self) -> String {
-        format!("tcp/127.0.0.1:{}", self.port)
+        format!("tcp/127.0.0.1:{}", self.relay.as_ref().map_or(self.port, |relay| relay.port))
     }
 
     /// Kills it, and starts another one at the same port.
     pub fn restart(&mut self) {
         self.process.kill();
-        *self = Router::start_at(self.port, &[]);
+        self.process = Router::start_at(self.port, &[]).process;
     }
+}
+
+/// A session of a program that is no bridge.
+pub fn plain_zenoh(router: &Router) -> Session {
+    let mut config = zenoh::Config::default();
+    for (key, value) in [
+        ("mode", "\"client\"".to_owned()),
+        ("connect/endpoints", format!("[\"{}\"]", router.endpoint())),
+        ("scouting/multicast/enabled", "false".to_owned()),
+    ] {
+        config.insert_json5(key, &value).unwrap();
+    }
+    zenoh::open(config).wait().unwrap()
+}
+
+/// Everything under a key from here on, beside the bridge of host a.
+pub fn listen(
+    session: &Session,
+    keys: &GroupKeys,
+    key: String,
+) -> zenoh::pubsub::Subscriber<FifoChannelHandler<Sample>> {
+    let heard = session.declare_subscriber(key).wait().unwrap();
+    // The router knows that before it passes this on.
+    let answers = session.get(keys.link("a")).wait().unwrap();
+    let _ = answers.recv_timeout(Duration::from_secs(20)).unwrap().expect("an answer");
+    heard
 }
 
 /// A host: a folder with a group.
@@ -253,7 +295,27 @@ impl Seen {
     }
 }
 
-/// Reads what a subscriber has, by publisher and topic, until `is_all`.
+/// Notes a message, by its topic.
+pub fn note(seen: &mut BTreeMap<u32, Seen>, message: &Message<'_>) {
+    let of = seen.entry(message.topic).or_default();
+    if message.topic == LOSSES {
+        let said: Value = serde_json::from_slice(message.bytes).unwrap();
+        of.lost += said["lost"].as_u64().unwrap();
+    } else {
+        of.take(message.bytes);
+    }
+}
+
+/// What came of topic 0, and was said to be lost, when all before number `end` have come or were.
+pub fn read_to(subscriber: &mut Subscriber, end: u64) -> Seen {
+    let mut seen = read_until(subscriber, &format!("what is before number {end} has not come"), |seen| {
+        seen.get(&0).is_some_and(|seen| seen.next == end)
+    });
+    let lost = seen.remove(&LOSSES).map_or(0, |seen| seen.lost);
+    Seen { lost, ..seen.remove(&0).unwrap() }
+}
+
+/// Reads what a subscriber has, by topic, until `is_all`.
 pub fn read_until(
     subscriber: &mut Subscriber,
     what: &str,
@@ -265,13 +327,7 @@ pub fn read_until(
         loop {
             match subscriber.recv_timeout(Duration::from_millis(20)) {
                 Ok(Received::Message(message)) => {
-                    let of = seen.entry(message.topic).or_default();
-                    if message.topic == LOSSES {
-                        let said: Value = serde_json::from_slice(message.bytes).unwrap();
-                        of.lost += said["lost"].as_u64().unwrap();
-                    } else {
-                        of.take(message.bytes);
-                    }
+                    note(&mut seen, &message);
                     last = message.bytes.to_vec();
                 }
                 Ok(news) => panic!("{news:?}"),
