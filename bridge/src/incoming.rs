@@ -7,6 +7,7 @@
 mod asking;
 mod restoring;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use causeway::{Error, Group, PublishTimeoutError, Publisher, TryPublishError};
+use causeway::{Error, Group, PublishTimeoutError, Publisher};
 use causeway_os::lock::lock;
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
@@ -45,8 +46,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// How long one wait for space in the log of this host lasts.
 const SPACE_TIME: Duration = Duration::from_millis(100);
 
-/// Why messages are lost that the sender still has.
-const KEPT_BACK: &str = "messages do not come although they are sent again: a rule of Zenoh keeps them back; they are counted as lost";
+/// Why messages are lost.
+const OVERWRITTEN: &str = "the log of their host does not have them any more";
+const KEPT_BACK: &str = "they do not come although they are sent again: a rule of Zenoh keeps them back";
 
 const NOT_UNDERSTOOD: &str =
     "a message that was damaged on its way, or that is of another format; dropped, and asked for again";
@@ -57,14 +59,18 @@ fn stamp_of(sample: &Sample) -> Option<Stamp> {
 }
 
 fn too_long(error: &Error) -> String {
-    format!("{error}; lost: the log of this host must be as large as that of the other")
+    format!("{error}; the log of this host must be as large as that of the other")
 }
 
 /// What comes in.
 #[derive(Clone, Debug)]
 enum Item {
-    Message { topic: u32, payload: ZBytes },
-    Lost(u64),
+    Message {
+        topic: u32,
+        payload: ZBytes,
+    },
+    /// So many messages, and why.
+    Lost(u64, Cow<'static, str>),
     Nothing,
 }
 
@@ -156,6 +162,8 @@ struct Shared {
     keys: GroupKeys,
     place: GroupPlace,
     status: Arc<Status>,
+    /// What is counted of no one host.
+    all: Arc<Route>,
     loss_topic: Option<u32>,
     state: Option<State>,
     inner: Mutex<Inner>,
@@ -191,6 +199,7 @@ impl Incoming {
             keys: net.realm.group(&place.name),
             place: place.clone(),
             status: Arc::clone(status),
+            all: status.route("group", &place.name, Direction::In, ""),
             loss_topic,
             state,
             inner: Mutex::new(inner),
@@ -235,8 +244,7 @@ impl Drop for Incoming {
 
 impl Shared {
     fn refuse(&self, route: Option<&Route>, why: &str) {
-        let all = self.status.route("group", &self.place.name, Direction::In, "");
-        let route = route.unwrap_or(&all);
+        let route = route.unwrap_or(&self.all);
         count(&route.counters.refused, 1);
         route.fail(why);
     }
@@ -296,7 +304,7 @@ impl Shared {
                 Some(item) => item,
                 None => return,
             },
-            Kind::Lost => Item::Lost(stamp.lost(&payload.to_bytes())),
+            Kind::Lost => Item::Lost(stamp.lost(&payload.to_bytes()), OVERWRITTEN.into()),
             Kind::Message | Kind::Nothing | Kind::End | Kind::Pack | Kind::Part => Item::Nothing,
         };
         // Nothing goes on at the sender until it has heard of a long message.
@@ -307,15 +315,14 @@ impl Shared {
 
     /// A part of a long message: the message, if it is the last one, and a loss, if there is no use in asking for another.
     fn take_part(&self, origin: &mut Origin, stamp: &Stamp, payload: &ZBytes) -> Option<Item> {
-        let (Part { offset, length }, route) = (stamp.part?, origin.route.as_ref()?);
+        let Part { offset, length } = stamp.part?;
         if !(stamp.from..=stamp.index).contains(&origin.next) {
             return None;
         }
         let limit = self.payload_bytes_max.load(Ordering::Relaxed);
         if length > limit {
             let error = Error::TooLong { payload_bytes: length as usize, limit_bytes: limit as usize };
-            route.fail(&too_long(&error));
-            return Some(Item::Lost(1));
+            return Some(Item::Lost(1, too_long(&error).into()));
         }
         // Where two parts disagree, one of them is not true: from the beginning.
         origin.long.take_if(|long| (long.index, long.length) != (stamp.index, length));
@@ -324,10 +331,7 @@ impl Shared {
         let there = long.payload.len() as u64;
         if payload.is_empty() {
             // All before it was sent.
-            return (offset > there && !long.is_coming).then(|| {
-                route.fail(KEPT_BACK);
-                Item::Lost(1)
-            });
+            return (offset > there && !long.is_coming).then(|| Item::Lost(1, KEPT_BACK.into()));
         }
         long.is_coming = true;
         if offset != there || there + payload.len() as u64 > length {
@@ -372,16 +376,9 @@ impl Shared {
         if !(stamp.from..=stamp.index).contains(&origin.next) {
             return;
         }
-        let kept_back = stamp.index + 1 - origin.next;
+        let item = Item::Lost(stamp.index + 1 - origin.next, KEPT_BACK.into());
         origin.go_on_at(stamp.index + 1);
-        if let Some(route) = &origin.route {
-            route.fail(KEPT_BACK);
-        }
-        self.pass(
-            inner,
-            host,
-            Waiting { index: stamp.index, item: Item::Lost(kept_back), is_awaited: false },
-        );
+        self.pass(inner, host, Waiting { index: stamp.index, item, is_awaited: false });
         self.take_early(inner, host);
     }
 
@@ -402,16 +399,16 @@ impl Shared {
     }
 
     /// Publishes what is due, or puts it behind what waits.
-    fn pass(&self, inner: &mut Inner, host: u64, waiting: Waiting) {
+    fn pass(&self, inner: &mut Inner, host: u64, mut waiting: Waiting) {
         let Some(origin) = inner.origins.get(&host) else { return };
         let group = origin.group;
         if inner.backlog.is_empty() && !inner.is_busy {
             let slot = origin.slot;
             let route = origin.route.clone();
-            match self.publish(host, slot, route.as_deref(), &waiting, None) {
+            match self.publish(host, slot, route.as_deref(), &mut waiting, Duration::ZERO) {
                 Passed::Done => return self.note_done(inner, host, group, &waiting),
                 Passed::Full => {}
-                Passed::Ended => return inner.is_over = true,
+                Passed::TooLong(_) | Passed::Ended => return inner.is_over = true,
             }
         }
         inner.backlog_bytes += waiting.bytes();
@@ -428,12 +425,13 @@ impl Shared {
 
     fn note_done(&self, inner: &mut Inner, host: u64, group: u64, waiting: &Waiting) {
         let Some(origin) = inner.origins.get_mut(&host) else { return };
-        if let Item::Lost(messages) = waiting.item {
-            let all = self.status.route("group", &self.place.name, Direction::In, "");
-            let of = origin.route.as_ref().unwrap_or(&all);
-            count(&of.counters.lost, messages);
+        if let Item::Lost(messages, why) = &waiting.item {
+            let of = origin.route.as_ref().unwrap_or(&self.all);
+            count(&of.counters.lost, *messages);
             let (host, index) = (&of.host, waiting.index);
-            of.fail(&format!("{messages} messages of host {host} are lost, the last of them number {index}"));
+            of.fail(&format!(
+                "{messages} messages of host {host} are lost, the last of them number {index}: {why}"
+            ));
         }
         if origin.group != group {
             return;
@@ -444,26 +442,40 @@ impl Shared {
         }
     }
 
-    /// Puts an item into the log of this host: a message as one, a loss as one too where that is wanted.
+    /// Puts an item into the log of this host; a message that is too long for that becomes a loss.
     fn publish(
         &self,
         host: u64,
         slot: Option<usize>,
         route: Option<&Route>,
-        waiting: &Waiting,
-        wait: Option<Duration>,
+        waiting: &mut Waiting,
+        wait: Duration,
     ) -> Passed {
-        let Waiting { index, item, .. } = waiting;
-        let (index, next) = (*index, *index + 1);
+        let passed = self.publish_item(host, slot, route, waiting, wait);
+        let Passed::TooLong(why) = passed else { return passed };
+        waiting.item = Item::Lost(1, why.into());
+        self.publish_item(host, slot, route, waiting, wait)
+    }
+
+    /// A message goes into the log as one, a loss as one too where that is wanted.
+    fn publish_item(
+        &self,
+        host: u64,
+        slot: Option<usize>,
+        route: Option<&Route>,
+        waiting: &Waiting,
+        wait: Duration,
+    ) -> Passed {
+        let (index, next) = (waiting.index, waiting.index + 1);
         let state = self.state.as_ref().zip(slot);
-        let (topic, payload, mark) = match item {
-            Item::Message { topic, payload } => (*topic, payload.clone(), mark_of(host, index)),
-            Item::Lost(messages) => {
-                let all = self.status.route("group", &self.place.name, Direction::In, "");
-                let of = route.unwrap_or(&all);
-                let text = serde_json::json!({ "host": of.host, "lost": messages }).to_string();
+        let is_message = matches!(waiting.item, Item::Message { .. });
+        let (topic, payload) = match &waiting.item {
+            Item::Message { topic, payload } => (*topic, payload.clone()),
+            Item::Lost(messages, _) => {
+                let host = &route.unwrap_or(&self.all).host;
+                let text = serde_json::json!({ "host": host, "lost": messages }).to_string();
                 match self.loss_topic {
-                    Some(topic) => (topic, text.into_bytes().into(), mark_of(host, index)),
+                    Some(topic) => (topic, text.into_bytes().into()),
                     None => return self.skip(state, next),
                 }
             }
@@ -471,29 +483,13 @@ impl Shared {
         };
         let mut publisher = lock(&self.publisher);
         self.payload_bytes_max.store(publisher.payload_bytes_max() as u64, Ordering::Relaxed);
-        let loan = match wait {
-            None => publisher.try_loan(payload.len()).map_err(|error| match error {
-                TryPublishError::Full => None,
-                TryPublishError::Disconnected => Some(Error::Disconnected),
-                TryPublishError::Failed(error) => Some(error),
-            }),
-            Some(time) => publisher.loan_timeout(payload.len(), time).map_err(|error| match error {
-                PublishTimeoutError::Timeout => None,
-                PublishTimeoutError::Disconnected => Some(Error::Disconnected),
-                PublishTimeoutError::Failed(error) => Some(error),
-            }),
-        };
-        let mut loan = match loan {
+        let mut loan = match publisher.loan_timeout(payload.len(), wait) {
             Ok(loan) => loan,
-            Err(None) => return Passed::Full,
-            Err(Some(error @ Error::TooLong { .. })) => {
-                if let Some(route) = route {
-                    count(&route.counters.lost, 1);
-                    route.fail(&too_long(&error));
-                }
-                return self.skip(state, next);
+            Err(PublishTimeoutError::Timeout) => return Passed::Full,
+            Err(PublishTimeoutError::Failed(error @ Error::TooLong { .. })) if is_message => {
+                return Passed::TooLong(too_long(&error));
             }
-            Err(Some(error)) => {
+            Err(error) => {
                 self.refuse(route, &error.to_string());
                 return Passed::Ended;
             }
@@ -508,14 +504,12 @@ impl Shared {
         if let Some((state, slot)) = state {
             state.intend(slot, next);
         }
-        match loan.with_topic(topic).with_mark(mark).commit() {
+        match loan.with_topic(topic).with_mark(mark_of(host, index)).commit() {
             Ok(position) => {
                 if let Some((state, slot)) = state {
                     state.pass(slot, next, Some(position.0));
                 }
-                if let (Some(route), Item::Message { .. }) = (route, item) {
-                    count(&route.counters.sent, 1);
-                }
+                route.into_iter().for_each(|route| count(&route.counters.sent, u64::from(is_message)));
                 Passed::Done
             }
             Err(error) => {
@@ -539,7 +533,7 @@ impl Shared {
             if inner.is_over {
                 return;
             }
-            let Some((host, group, waiting)) = inner.backlog.pop_front() else {
+            let Some((host, group, mut waiting)) = inner.backlog.pop_front() else {
                 inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
@@ -547,17 +541,18 @@ impl Shared {
             let origin = inner.origins.get(&host);
             let (slot, route) = origin.map_or((None, None), |origin| (origin.slot, origin.route.clone()));
             drop(inner);
+            let bytes = waiting.bytes();
             let passed = loop {
-                match self.publish(host, slot, route.as_deref(), &waiting, Some(SPACE_TIME)) {
+                match self.publish(host, slot, route.as_deref(), &mut waiting, SPACE_TIME) {
                     Passed::Full if !lock(&self.inner).is_over => {}
                     decided => break decided,
                 }
             };
             inner = lock(&self.inner);
-            (inner.is_busy, inner.backlog_bytes) = (false, inner.backlog_bytes - waiting.bytes());
+            (inner.is_busy, inner.backlog_bytes) = (false, inner.backlog_bytes - bytes);
             match passed {
                 Passed::Done => self.note_done(&mut inner, host, group, &waiting),
-                Passed::Full | Passed::Ended => inner.is_over = true,
+                Passed::Full | Passed::TooLong(_) | Passed::Ended => inner.is_over = true,
             }
             self.note_queue(&inner, host);
         }
@@ -583,9 +578,10 @@ impl Shared {
 }
 
 /// What became of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Passed {
     Done,
     Full,
+    TooLong(String),
     Ended,
 }

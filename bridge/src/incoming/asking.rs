@@ -210,9 +210,10 @@ impl Shared {
             }
             if group != origin.group && origin.head > origin.next {
                 // The group before has ended with these, and nobody has them any more.
-                let (lost, index) = (origin.head - origin.next, origin.head - 1);
+                let index = origin.head - 1;
+                let item = Item::Lost(origin.head - origin.next, "their group has ended".into());
                 origin.go_on_at(origin.head);
-                self.pass(&mut inner, host, Waiting { index, item: Item::Lost(lost), is_awaited: false });
+                self.pass(&mut inner, host, Waiting { index, item, is_awaited: false });
                 // The next answer begins the new one.
                 return;
             }

@@ -37,7 +37,8 @@ pub(super) fn restore(
             let is_there = marks.contains(&mark_of(passed.host, passed.intent - 1));
             // Where the log has been overwritten since, nobody knows: rather lost and counted than twice.
             if !is_there && oldest > state.position() {
-                let (index, item) = (passed.intent - 1, Item::Lost(passed.intent - passed.next));
+                let why = "the bridge before this one was killed while it passed them, and may not have";
+                let (index, item) = (passed.intent - 1, Item::Lost(passed.intent - passed.next, why.into()));
                 inner.backlog.push_back((
                     passed.host,
                     passed.group,

@@ -10,8 +10,8 @@ use causeway_testkit::proc;
 use serde_json::Value;
 
 use crate::support::{
-    Bridge, GROUP, Host, REALM, Router, Seen, bridge_command, eventually, listen, options, plain_zenoh,
-    read_to, read_until, tick,
+    Bridge, GROUP, Host, LOSSES, REALM, Router, Seen, bridge_command, eventually, listen, options,
+    plain_zenoh, read_to, read_until, tick,
 };
 
 #[test]
@@ -274,18 +274,23 @@ fn many_messages_of_many_lengths_come_whole() {
 #[test]
 fn a_message_that_the_other_log_cannot_take_is_lost_and_says_why() {
     let router = Router::start();
-    let (from, to) = (Host::new("a"), Host::with("b", options().capacity_bytes(16 << 10)));
-    let (sending, receiving) = (from.bridge(&router), to.bridge(&router));
+    let [from, to] = [("a", 8 << 20), ("b", 16 << 10)]
+        .map(|(name, bytes)| Host::with(name, options().capacity_bytes(bytes)));
+    let (sending, receiving) = (from.bridge(&router), to.telling_bridge(&router));
     let mut subscriber = to.subscribe();
     sending.linked(1);
     let mut publisher = from.group.publisher().unwrap();
-    for (number, bytes) in [(0, 100), (1, 100_000), (2, 100)] {
+    // One that is sent, and one that is fetched.
+    for (number, bytes) in [(0, 100), (1, 100_000), (2, 100), (3, 1_200_000)] {
         let _ = publisher.publish(&tick(number, bytes)).unwrap();
     }
-    let seen = read_to(&mut subscriber, 3);
+    let seen = read_until(&mut subscriber, "the loss is not told", |seen| {
+        seen.get(&LOSSES).is_some_and(|seen| seen.lost == 2)
+    });
     let route = receiving.route("in", "a");
-    assert_eq!((seen.received, &route["lost"]), (2, &1.into()), "{route}");
-    assert!(route["last_error"].as_str().unwrap().contains("as large as that of the other"), "{route}");
+    assert_eq!((seen[&0].received, &route["lost"]), (2, &2.into()), "{route}");
+    let why = route["last_error"].as_str().unwrap();
+    assert!(why.contains("number 3") && why.contains("as large as that of the other"), "{why}");
 }
 
 /// A thread that is woken costs more than all that is done to a message: before, one read the log and woke the one that writes.

@@ -113,4 +113,6 @@ fn an_access_rule_of_zenoh_denies_one_topic_to_one_host() {
     eventually("what is kept back is not counted", || {
         bridges[1].route("in", "a")["lost"].as_u64() >= Some(50)
     });
+    let why = bridges[1].route("in", "a")["last_error"].as_str().unwrap().to_owned();
+    assert!(why.contains("a rule of Zenoh keeps them back"), "{why}");
 }
