@@ -371,15 +371,16 @@ impl Shared {
 
     /// An answer has ended. What it has not brought is kept back on the way, and others do not wait for it.
     fn take_end(&self, inner: &mut Inner, stamp: &Stamp) {
-        let host = stamp.origin();
-        let Some(origin) = inner.origins.get_mut(&host) else { return };
-        if !(stamp.from..=stamp.index).contains(&origin.next) {
-            return;
+        let (host, all) = (stamp.origin(), stamp.from..=stamp.index);
+        while let Some(origin) = inner.origins.get_mut(&host).filter(|origin| all.contains(&origin.next)) {
+            // What it has brought behind that has come early.
+            let end =
+                origin.early.keys().next().map_or(stamp.index + 1, |first| (stamp.index + 1).min(*first));
+            let item = Item::Lost(end - origin.next, KEPT_BACK.into());
+            origin.go_on_at(end);
+            self.pass(inner, host, Waiting { index: end - 1, item, is_awaited: false });
+            self.take_early(inner, host);
         }
-        let item = Item::Lost(stamp.index + 1 - origin.next, KEPT_BACK.into());
-        origin.go_on_at(stamp.index + 1);
-        self.pass(inner, host, Waiting { index: stamp.index, item, is_awaited: false });
-        self.take_early(inner, host);
     }
 
     /// What came early and is due now.
