@@ -281,6 +281,10 @@ impl Outgoing {
                 self.ended.get_or_insert_with(Instant::now);
                 return Ok(false);
             }
+            Err(TryRecvError::Failed(Error::NoAnswer)) => {
+                self.route.fail("the server of the group does not answer, and has the log that comes next; asked again, and no other group waits for it");
+                return Ok(false);
+            }
             Err(TryRecvError::Failed(error)) => return Err(error.into()),
         };
         let index = self.read;

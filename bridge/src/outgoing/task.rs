@@ -95,6 +95,7 @@ impl Outgoing {
             || self.demoted_until.is_some()
             || now < self.alone_from
             || now >= self.beat_due()
+            || self.subscriber.has_next_log()
             || self.is_window_full();
         if is_busy {
             return Ok(false);
@@ -150,11 +151,17 @@ impl Outgoing {
             (until, reads) = (until.min(Instant::now() + WITHOUT_DOORBELL), false);
         }
         if reads {
-            match self.subscriber.arm() {
+            // A server has the next log, and may stand still.
+            let armed = if self.subscriber.has_next_log() {
+                block_in_place(|| self.subscriber.arm())
+            } else {
+                self.subscriber.arm()
+            };
+            match armed {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 // Nobody is left to ring its doorbell, and publishers may go on.
-                Err(Error::ServerGone) => {
+                Err(Error::ServerGone | Error::NoAnswer) => {
                     (until, reads) = (until.min(Instant::now() + WITHOUT_DOORBELL), false);
                 }
                 Err(error) => return Err(error.into()),

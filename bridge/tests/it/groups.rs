@@ -1,16 +1,19 @@
 //! Messages of a group on other hosts.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use causeway::{Group, GroupOptions, Received, RecvTimeoutError};
+use causeway::{Group, GroupOptions, Policy, Received, RecvTimeoutError, SubscribeOptions};
 use causeway_bridge::keys::Realm;
 use causeway_bridge::wire::Packet;
-use causeway_testkit::proc;
+use causeway_testkit::{eventually_some, proc, rerun};
 use serde_json::Value;
+use zenoh::Wait;
+use zenoh::sample::SampleKind;
 
 use crate::support::{
-    Bridge, GROUP, Host, LOSSES, REALM, Router, Seen, bridge_command, eventually, listen, options,
+    Bridge, GROUP, Host, LOSSES, REALM, Router, Running, Seen, bridge_command, eventually, listen, options,
     plain_zenoh, read_to, read_until, tick,
 };
 
@@ -357,4 +360,80 @@ fn over_a_late_path_a_window_is_on_its_way_and_not_one_message_for_each_round_tr
     assert_eq!((seen[&0].received, &receiving.route("in", "a")["lost"]), (messages + 2, &0.into()));
     eprintln!("{} acknowledgements", acknowledged.len());
     assert!(acknowledged.len() > 2 && acknowledged.len() < 200, "{acknowledged:?}");
+}
+
+/// The bridge asks the server for the log that comes next, and the server does not answer.
+#[test]
+fn a_log_that_goes_on_in_another_one_while_its_server_stands_still_stops_no_other_group() {
+    const SERVES: &str = "CAUSEWAY_BRIDGE_SERVES";
+    const OTHER: &str = "frozen";
+    let serve = |path: PathBuf| {
+        let group = Group::create(OTHER, options()).unwrap();
+        group.serve_at(path).unwrap();
+        group
+    };
+    if let Some(path) = std::env::var_os(SERVES) {
+        let _group = serve(path.into());
+        loop {
+            std::thread::park();
+        }
+    }
+    let router = Router::start();
+    let (from, to) = (Host::new("a"), Host::new("b"));
+    let [at, other_at] = [&from, &to].map(|host| host.folder.path().join(OTHER));
+    let other = serve(other_at.clone());
+    let this = "a_log_that_goes_on_in_another_one_while_its_server_stands_still_stops_no_other_group";
+    let server = Running::start(rerun(module_path!(), this).env(SERVES, &at));
+    let frozen = eventually_some("the group is not served", || Group::join(&at).ok());
+    let endpoint = router.endpoint();
+    let [sending, _receiving] =
+        [(&from, &at, "--export"), (&to, &other_at, "--import")].map(|(host, at, list)| {
+            let at = at.to_str().unwrap();
+            host.bridge_with(&["--router", &endpoint, "--group", at, list, GROUP, list, OTHER])
+        });
+    let route = || {
+        let stat = sending.stat();
+        stat["routes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|of| of["name"] == OTHER)
+            .cloned()
+            .unwrap_or_default()
+    };
+    sending.linked(1);
+    eventually("the other group is not linked", || route()["peers"] == 1);
+    let (mut subscriber, mut of_other) =
+        (to.subscribe(), other.subscribe(SubscribeOptions::new(Policy::Reliable)).unwrap());
+    let mut publisher = from.group.publisher().unwrap();
+    let mut first = frozen.publisher().unwrap();
+    let _ = first.publish(&tick(0, 8)).unwrap();
+    read_until(&mut of_other, "the first message has not come", |seen| seen.contains_key(&0));
+    let session = plain_zenoh(&router);
+    let realm = Realm::new(REALM);
+    let presence = session.liveliness().declare_subscriber(realm.host("a")).wait().unwrap();
+    // The log ends here, and the bridge finds that when the server stands still, and before another beat is due.
+    let beats = session.declare_subscriber(realm.group(OTHER).beat("a")).wait().unwrap();
+    (0..2).for_each(|_| _ = beats.recv_timeout(Duration::from_secs(60)).unwrap().expect("a beat"));
+    sending.process.stop();
+    let _ = first.publish(&tick(1, 8)).unwrap();
+    let mut second = frozen.publisher().unwrap();
+    let _ = second.publish(&tick(2, 8)).unwrap();
+    server.stop();
+    sending.process.resume();
+    eventually("it is not said", || {
+        route()["last_error"].as_str().is_some_and(|why| why.contains("does not answer"))
+    });
+    // One after the other, and none of them waits for that server, nor does the link.
+    for number in 0..50 {
+        let _ = publisher.publish(&tick(number, 8)).unwrap();
+        let _ = subscriber.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+    while let Ok(Some(sample)) = presence.try_recv() {
+        assert_eq!(sample.kind(), SampleKind::Put, "the link stood still for as long as the lease");
+    }
+    server.resume();
+    read_to(&mut of_other, 3);
+    let received = &frozen.report().unwrap().subscribers[0].received;
+    assert_eq!(*received, 3, "the bridge has begun anew");
 }

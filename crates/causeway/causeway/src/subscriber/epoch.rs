@@ -17,6 +17,12 @@ use crate::wire::{Message, answer, ask, from_halves, granted, take_fds};
 const LATE_ANSWERS_MAX: usize = 16;
 
 impl Subscriber {
+    /// Whether the group goes on in another log than the one that is read. Then the next receive, and [`Subscriber::arm`], may ask the
+    /// server for that one, and wait until it answers; otherwise they wait for nobody.
+    pub fn has_next_log(&self) -> bool {
+        self.status.words().epoch.load(Ordering::Acquire) != self.log.epoch()
+    }
+
     /// Asks the server for something that comes with descriptors. Answers that came too late for earlier requests are thrown away.
     pub(crate) fn ask_server(&self, request: Request) -> Result<(Message, Vec<std::os::fd::OwnedFd>)> {
         for _ in 0..LATE_ANSWERS_MAX {
