@@ -12,8 +12,8 @@ pub(crate) fn microseconds(text: &str) -> Option<i64> {
 
 /// `2026-11-26`.
 pub(crate) fn day(microseconds: i64) -> String {
-    let at = Timestamp::from_microsecond(microseconds).unwrap_or(Timestamp::UNIX_EPOCH);
-    at.to_zoned(TimeZone::UTC).date().to_string()
+    let text = minute(microseconds);
+    text[..text.len() - " 11:00".len()].into()
 }
 
 /// `2026-11-26 11:00`.

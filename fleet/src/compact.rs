@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
 use futures::StreamExt;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::failure::{Exit, Failure};
@@ -66,19 +65,15 @@ pub async fn compact(from: &Store, to: &Store, before: &str) -> Result<Compacted
                     all.extend(batches);
                 }
                 Err(failure) if failure.exit == Exit::Again => return Err(failure),
-                Err(failure) => {
-                    done.problems.push(Failure::hopeless(format!("{name}: {failure}; it is left out")))
-                }
+                Err(failure) => done.problems.push(from.left_out(name, failure)),
             }
         }
         if all.is_empty() {
             continue;
         }
-        let bytes = sorted(&all).and_then(|batch| {
-            done.rows += batch.num_rows();
-            written(&batch)
-        });
-        to.put(&target, bytes.map_err(|error| Failure::hopeless(format!("{target}: {error}")))?).await?;
+        let batch = sorted(&all).map_err(|error| Failure::hopeless(format!("{target}: {error}")))?;
+        to.put(&target, table::parquet(&batch)).await?;
+        done.rows += batch.num_rows();
         done.to += 1;
     }
     Ok(done)
@@ -113,12 +108,4 @@ fn sorted(batches: &[RecordBatch]) -> Result<RecordBatch, arrow::error::ArrowErr
     let columns: Vec<SortColumn> =
         columns.map(|values| SortColumn { values: values.clone(), options: None }).collect();
     take_record_batch(&all, &lexsort_to_indices(&columns, None)?)
-}
-
-fn written(batch: &RecordBatch) -> Result<Vec<u8>, arrow::error::ArrowError> {
-    let mut bytes = Vec::new();
-    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(table::properties()))?;
-    writer.write(batch)?;
-    writer.close()?;
-    Ok(bytes)
 }

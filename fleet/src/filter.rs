@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::DFSchema;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionContext;
@@ -28,24 +29,14 @@ impl Filter {
     /// # Errors
     /// Where it is none, or names a column that is not there.
     pub fn new(text: &str) -> Result<Filter, Failure> {
-        let mistaken = |why: String| {
-            Failure::hopeless(format!("`{text}` is no condition on a row: {}", first_line(&why)))
-        };
-        let known = DFSchema::try_from(schema::with_partitions().as_ref().clone())
-            .map_err(|error| mistaken(error.to_string()))?;
-        let condition = SessionContext::new()
-            .parse_sql_expr(text, &known)
-            .map_err(|error| mistaken(error.strip_backtrace()))?;
-        let columns: BTreeSet<String> =
-            condition.column_refs().into_iter().map(|column| column.name.clone()).collect();
-        if let Some(unknown) =
-            columns.iter().find(|name| schema::with_partitions().field_with_name(name).is_err())
-        {
-            return Err(mistaken(format!("there is no column {unknown}")));
-        }
+        let schema = schema::with_partitions();
+        let known = DFSchema::try_from(schema.as_ref().clone()).map_err(|error| mistaken(text, &error))?;
+        let condition =
+            SessionContext::new().parse_sql_expr(text, &known).map_err(|error| mistaken(text, &error))?;
+        let columns = condition.column_refs().into_iter().map(|column| column.name.clone()).collect();
         let filter = Filter { text: text.into(), condition, columns };
         // A mistake is told before anything is read.
-        filter.bound(&schema::with_partitions())?;
+        filter.bound(&schema)?;
         Ok(filter)
     }
 
@@ -54,13 +45,7 @@ impl Filter {
     /// # Errors
     /// Where types do not fit.
     pub fn bound(&self, schema: &Schema) -> Result<Bound, Failure> {
-        let mistaken = |error: datafusion::error::DataFusionError| {
-            Failure::hopeless(format!(
-                "`{}` is no condition on a row: {}",
-                self.text,
-                first_line(&error.strip_backtrace())
-            ))
-        };
+        let mistaken = |error| mistaken(&self.text, &error);
         let known = DFSchema::try_from(schema.clone()).map_err(mistaken)?;
         let physical =
             SessionContext::new().create_physical_expr(self.condition.clone(), &known).map_err(mistaken)?;
@@ -88,6 +73,8 @@ impl Bound {
     }
 }
 
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
+fn mistaken(condition: &str, error: &DataFusionError) -> Failure {
+    let why = error.strip_backtrace();
+    let first = why.lines().next().unwrap_or_default();
+    Failure::hopeless(format!("`{condition}` is no condition on a row: {first}"))
 }

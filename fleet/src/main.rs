@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use weighbridge_fleet::analysis::{Options, analyze};
 use weighbridge_fleet::examples::EXAMPLES;
 use weighbridge_fleet::filter::Filter;
 use weighbridge_fleet::lake::{Lake, Wanted};
 use weighbridge_fleet::push::{self, push, records};
-use weighbridge_fleet::report::{self, report};
+use weighbridge_fleet::report::{Format, report};
 use weighbridge_fleet::store::Store;
 use weighbridge_fleet::{Exit, Failure, compact, compare, secrets, sql, table};
 use weighbridge_record::plan::Plan;
@@ -74,7 +74,7 @@ enum Command {
         most: Option<usize>,
         /// How to write it.
         #[arg(long, value_enum, default_value = "text")]
-        format: ReportFormat,
+        format: Format,
         /// Where to write it.
         #[arg(long)]
         out: Option<PathBuf>,
@@ -101,7 +101,7 @@ enum Command {
         margin: f64,
         /// How to write it.
         #[arg(long, value_enum, default_value = "text")]
-        format: ReportFormat,
+        format: Format,
         #[command(flatten)]
         patience: Patience,
     },
@@ -117,7 +117,7 @@ enum Command {
         duckdb: bool,
         /// How to write the answer.
         #[arg(long, value_enum, default_value = "table")]
-        format: AnswerFormat,
+        format: sql::Format,
         #[command(flatten)]
         patience: Patience,
     },
@@ -164,20 +164,6 @@ impl Patience {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ReportFormat {
-    Text,
-    Json,
-    Html,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AnswerFormat {
-    Table,
-    Csv,
-    Json,
-}
-
 fn main() -> ExitCode {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -216,11 +202,6 @@ async fn execute(command: Command) -> Result<Exit, Failure> {
                     serde_json::to_string_pretty(&findings.remeasure.as_plan(&plan)).expect("plain data");
                 write(&file, plan.as_bytes())?;
             }
-            let format = match format {
-                ReportFormat::Text => report::Format::Text,
-                ReportFormat::Json => report::Format::Json,
-                ReportFormat::Html => report::Format::Html,
-            };
             let text = report(&findings, format, Style::default());
             out.map_or_else(|| print(&text), |file| write(&file, text.as_bytes()))?;
             Ok(told(&lake.problems))
@@ -234,9 +215,9 @@ async fn execute(command: Command) -> Result<Exit, Failure> {
             let found = compare::compare(&lake, [a, b], margin, paired);
             let document = compare::document(&found);
             let text = match format {
-                ReportFormat::Text => document.text(Style::default()),
-                ReportFormat::Html => document.html(),
-                ReportFormat::Json => serde_json::to_string_pretty(&found).expect("plain data") + "\n",
+                Format::Text => document.text(Style::default()),
+                Format::Html => document.html(),
+                Format::Json => serde_json::to_string_pretty(&found).expect("plain data") + "\n",
             };
             print(&text)?;
             let exit = if found.hosts.contains(&0) { Exit::Undecided } else { found.exit() };
@@ -254,11 +235,6 @@ async fn execute(command: Command) -> Result<Exit, Failure> {
                 print(&sql::for_duckdb(&store))?;
                 return Ok(Exit::Fine);
             };
-            let format = match format {
-                AnswerFormat::Table => sql::Format::Table,
-                AnswerFormat::Csv => sql::Format::Csv,
-                AnswerFormat::Json => sql::Format::Json,
-            };
             let (answer, problems) = sql::answer(&store, &query, format).await?;
             print(&answer)?;
             Ok(told(&problems))
@@ -270,22 +246,15 @@ async fn execute(command: Command) -> Result<Exit, Failure> {
             Ok(told(&done.problems))
         }
         Command::Examples { name: None } => {
-            let line = |example: &weighbridge_fleet::examples::Example| {
-                format!("{:12} {}\n", example.name, example.about)
-            };
-            print(&EXAMPLES.iter().map(line).collect::<String>())?;
+            let lines = EXAMPLES.iter().map(|of| format!("{:12} {}\n", of.name, of.about));
+            print(&lines.collect::<String>())?;
             Ok(Exit::Fine)
         }
         Command::Examples { name: Some(name) } => {
             let known = EXAMPLES.iter().map(|example| example.name).collect::<Vec<_>>().join(", ");
             let example = EXAMPLES.iter().find(|example| example.name == name);
-            print(
-                example
-                    .ok_or_else(|| {
-                        Failure::hopeless(format!("there is no example {name}; there are {known}"))
-                    })?
-                    .text,
-            )?;
+            let unknown = || Failure::hopeless(format!("there is no example {name}; there are {known}"));
+            print(example.ok_or_else(unknown)?.text)?;
             Ok(Exit::Fine)
         }
     }
@@ -298,28 +267,20 @@ async fn pushed(url: &str, paths: &[PathBuf], patience: &Patience) -> Result<Exi
     for failure in &done.failures {
         say(&format!("error: {failure}"));
     }
-    let at_work =
-        if done.at_work > 0 { format!(", {} still being written", done.at_work) } else { String::new() };
-    let not = if done.failures.is_empty() {
-        String::new()
-    } else {
-        format!(", {} not pushed", done.failures.len())
-    };
+    let also = |count: usize, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
+    let at_work = also(done.at_work, "still being written");
+    let not = also(done.failures.len(), "not pushed");
     say(&format!("{}: {} new, {} there already{at_work}{not}", store.shown(), done.new, done.known));
     Ok(done.exit())
 }
 
 /// An empty store is no fleet without a fault.
 fn not_empty(lake: &Lake, store: &Store) -> Result<(), Failure> {
-    let is_empty = lake.sessions.is_empty() && lake.problems.is_empty();
-    if is_empty {
-        Err(Failure::hopeless(format!(
-            "no results in {}; `weighbridge record push` puts them there",
-            store.shown()
-        )))
-    } else {
-        Ok(())
+    if !lake.sessions.is_empty() || !lake.problems.is_empty() {
+        return Ok(());
     }
+    let where_from = store.shown();
+    Err(Failure::hopeless(format!("no results in {where_from}; `weighbridge record push` puts them there")))
 }
 
 fn told(problems: &[Failure]) -> Exit {

@@ -26,7 +26,7 @@ pub const VIEWS: &[(&str, &str)] = &[
 ];
 
 /// How an answer is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// For people.
     Table,
@@ -39,13 +39,11 @@ pub enum Format {
 /// What DuckDB is to be told for the same table and views.
 pub fn for_duckdb(store: &Store) -> String {
     let folder = store.url().as_str().trim_end_matches('/').trim_start_matches("file://").to_owned();
-    let mut out = format!(
-        "CREATE VIEW results AS SELECT * FROM read_parquet('{folder}/v{VERSION}/results/*/*/*.parquet', union_by_name = true, hive_partitioning = true);\n"
+    let results = format!(
+        "SELECT * FROM read_parquet('{folder}/v{VERSION}/results/*/*/*.parquet', union_by_name = true, hive_partitioning = true)"
     );
-    for (name, query) in VIEWS {
-        out.push_str(&format!("CREATE VIEW {name} AS {query};\n"));
-    }
-    out
+    let all = [("results", &*results)].into_iter().chain(VIEWS.iter().copied());
+    all.map(|(name, query)| format!("CREATE VIEW {name} AS {query};\n")).collect()
 }
 
 /// The answer, and what was left out of it.
@@ -115,8 +113,7 @@ async fn checked(store: &Store) -> Result<(Vec<String>, Vec<Failure>), Failure> 
         let bytes = store.get(&name).await?;
         match lake::check(&name, bytes) {
             Ok(()) => good.push(name),
-            Err(why) => problems
-                .push(Failure::hopeless(format!("{name} in {}: {why}; it is left out", store.shown()))),
+            Err(why) => problems.push(store.left_out(&name, why)),
         }
     }
     Ok((good, problems))

@@ -214,6 +214,11 @@ impl Store {
         }
     }
 
+    /// That an object cannot be used.
+    pub fn left_out(&self, name: &str, why: impl std::fmt::Display) -> Failure {
+        Failure::hopeless(format!("{name} in {}: {why}; it is left out", self.shown()))
+    }
+
     fn failed(&self, what: &str, name: &str, error: &Error) -> Failure {
         let of = format!("{what} {name} in {}", self.shown());
         let why = brief(&chain(error));

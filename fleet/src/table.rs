@@ -25,7 +25,7 @@ pub fn batch(record: &Record) -> RecordBatch {
 }
 
 /// How files of results are written.
-pub fn properties() -> WriterProperties {
+fn properties() -> WriterProperties {
     let zstd = ZstdLevel::try_new(3).expect("3 is a level of zstd");
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(zstd))

@@ -71,7 +71,7 @@ struct Reason {
 pub fn coverage(lake: &Lake, options: &Options) -> Coverage {
     let there: BTreeSet<&str> = lake.hosts.iter().map(|host| host.name.as_str()).collect();
     let missing = options.expected.iter().filter(|name| !there.contains(name.as_str())).cloned().collect();
-    let mut reasons: BTreeMap<(&str, u32), Reason> = BTreeMap::new();
+    let mut reasons: BTreeMap<(&'static str, u32), Reason> = BTreeMap::new();
     let mut measured = 0;
     let mut of_class: BTreeMap<u32, BTreeMap<u32, BTreeSet<usize>>> = BTreeMap::new();
     for session in &lake.sessions {
@@ -113,7 +113,7 @@ pub fn coverage(lake: &Lake, options: &Options) -> Coverage {
     let mut unmeasured: Vec<Unmeasured> = reasons
         .into_iter()
         .map(|((outcome, why), Reason { rows, machines, cases })| Unmeasured {
-            outcome: endings(outcome),
+            outcome,
             why: lake.whys.name(why).to_owned(),
             rows,
             machines: machines.len(),
@@ -141,11 +141,6 @@ pub fn coverage(lake: &Lake, options: &Options) -> Coverage {
         missing_shards: shards(lake),
         unmeasured,
     }
-}
-
-fn endings(name: &str) -> &'static str {
-    let all = [Ending::Skipped, Ending::Void, Ending::Interrupted, Ending::Measured];
-    all.into_iter().find(|ending| ending.name() == name).map_or("", Ending::name)
 }
 
 fn shards(lake: &Lake) -> Vec<(String, Vec<i64>)> {

@@ -273,7 +273,7 @@ pub fn class(lake: &Lake, table: &Table, options: &Options) -> Class {
     class.pairs = judged.pairs;
     class.bands = bands.map(|bands| bands.map(|band| [band.share, share(band.level), band.deviation]));
     class.hosts = off;
-    class.cells = cells(lake, table, margin);
+    class.cells = cells(lake, table, &polished.columns, margin);
     class
 }
 
@@ -283,8 +283,7 @@ struct Left {
     to_hub: Vec<f64>,
 }
 
-fn cells(lake: &Lake, table: &Table, margin: f64) -> Vec<OffCell> {
-    let costs = polish(&table.costs);
+fn cells(lake: &Lake, table: &Table, levels: &[f64], margin: f64) -> Vec<OffCell> {
     let hub_grid = grid(&table.boots, table.cases.len(), |boot| &boot.to_hub);
     let hubs = polish(&hub_grid);
     let with_hub: Vec<bool> = hubs.columns.iter().map(|level| level.is_finite()).collect();
@@ -293,7 +292,7 @@ fn cells(lake: &Lake, table: &Table, margin: f64) -> Vec<OffCell> {
             let effect = effect_of(values, levels);
             values.iter().zip(levels).map(|(value, level)| value - level - effect).collect::<Vec<_>>()
         };
-        Left { costs: against(&boot.costs, &costs.columns), to_hub: against(&boot.to_hub, &hubs.columns) }
+        Left { costs: against(&boot.costs, levels), to_hub: against(&boot.to_hub, &hubs.columns) }
     };
     let (mut all, mut of_costs) = (Vec::new(), Vec::new());
     for (host, boots) in table.boots.iter().enumerate() {

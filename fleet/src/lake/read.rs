@@ -84,12 +84,7 @@ impl Lake {
                         .into_iter()
                         .for_each(|part| lake.add(part, Some(written_us).filter(|_| !is_compacted(&name))));
                 }
-                Ok((name, _, Err(why))) => {
-                    lake.problems.push(Failure::hopeless(format!(
-                        "{name} in {}: {why}; it is left out",
-                        store.shown()
-                    )));
-                }
+                Ok((name, _, Err(why))) => lake.problems.push(store.left_out(&name, why)),
                 Err(failure) if failure.exit == Exit::Again => return Err(failure),
                 Err(failure) => lake.problems.push(failure),
             }

@@ -7,7 +7,7 @@ use weighbridge_report::{Document, Style, grouped};
 use crate::analysis::Findings;
 
 /// How a report is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// For a terminal or a pipe.
     Text,
@@ -20,11 +20,7 @@ pub enum Format {
 /// The report.
 pub fn report(findings: &Findings, format: Format, style: Style) -> String {
     match format {
-        Format::Json => {
-            let mut text = serde_json::to_string_pretty(findings).expect("findings are plain data");
-            text.push('\n');
-            text
-        }
+        Format::Json => serde_json::to_string_pretty(findings).expect("findings are plain data") + "\n",
         Format::Text => document(findings).text(style),
         Format::Html => document(findings).html(),
     }

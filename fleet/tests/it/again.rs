@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use causeway_testkit::{Running, eventually, temp_dir};
 use serde_json::Value;
 
-use crate::push::{ends_with, program, text};
+use crate::push::{ends_with, pushed, said, text};
 use crate::support::programs::{Boot, plan, weighbridge};
 
 /// Carries out a plan as a machine of that name.
@@ -20,13 +20,7 @@ fn run(plan: &Path, machine: &str, spool: &Path, boot: &Boot) -> Output {
 }
 
 fn report(store: &Path, words: &[&str]) -> Value {
-    let output = program().arg("report").arg(store).args(words).args(["--format", "json"]).output().unwrap();
-    ends_with(&output, 0);
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn push(store: &Path, spool: &Path) {
-    ends_with(&program().arg("push").args([store, spool]).output().unwrap(), 0);
+    serde_json::from_str(&said(0, "report", store, &[words, &["--format", "json"]].concat())).unwrap()
 }
 
 #[test]
@@ -41,14 +35,10 @@ fn what_a_report_wants_again_is_a_plan_that_run_carries_out_and_the_next_report_
     for machine in &machines {
         ends_with(&run(&whole, machine, &spool, &Boot::This), 0);
     }
-    push(&store, &spool);
+    pushed(&store, &spool);
     let again = folder.path().join("again.json");
     let (again_text, whole_text) = (again.to_str().unwrap(), whole.to_str().unwrap());
-    let said = ends_with(
-        &program().arg("report").arg(&store).args(["--remeasure", again_text]).output().unwrap(),
-        2,
-    );
-    assert!(said.contains("--plan"), "{said}");
+    assert!(said(2, "report", &store, &["--remeasure", again_text]).contains("--plan"));
     let first = report(&store, &["--remeasure", again_text, "--plan", whole_text]);
     assert_eq!(first["coverage"]["boots"], 6, "{first:#}");
     let asked: Value = serde_json::from_slice(&fs::read(&again).unwrap()).unwrap();
@@ -79,7 +69,7 @@ fn what_a_report_wants_again_is_a_plan_that_run_carries_out_and_the_next_report_
         let said = ends_with(&run(&again, machine, &spool, &next), 0);
         assert!(said.contains("3 measured, 0 skipped"), "{said}");
     }
-    push(&store, &spool);
+    pushed(&store, &spool);
     let second = report(&store, &[]);
     assert_eq!(second["coverage"]["boots"], 12, "{second:#}");
     assert_eq!(second["coverage"]["machines"], 6, "{second:#}");
@@ -110,8 +100,8 @@ fn two_jobs_on_one_machine_at_once_are_flagged_whatever_they_call_it_and_one_aft
     assert_eq!(long.wait().code(), Some(0));
     let (store, after) = (folder.path().join("store"), folder.path().join("after"));
     let spools: Vec<_> = fs::read_dir(&spool).unwrap().map(|entry| entry.unwrap().path()).collect();
-    push(&store, &spool);
-    spools.iter().filter(|path| path.is_dir()).for_each(|path| push(&store, path));
+    pushed(&store, &spool);
+    spools.iter().filter(|path| path.is_dir()).for_each(|path| _ = pushed(&store, path));
     let found = &report(&store, &[])["interference"];
     assert_eq!(found["machines"], 1, "{found:#}");
     assert!(found["sessions"].as_u64() >= Some(2), "{found:#}");
@@ -122,7 +112,7 @@ fn two_jobs_on_one_machine_at_once_are_flagged_whatever_they_call_it_and_one_aft
     for machine in ["pod-a", "pod-b"] {
         ends_with(&run(&plan, machine, &spool, &Boot::This), 0);
     }
-    push(&after, &spool);
+    pushed(&after, &spool);
     assert_eq!(report(&after, &[])["interference"]["sessions"], 0);
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use causeway_testkit::{Running, eventually, skipped, temp_dir};
 
-use crate::push::{ends_with, program, spool, text};
+use crate::push::{ends_with, program, pushed, spool, text};
 use crate::support::programs::is_on_path;
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::servers::{BUCKET, free_port};
@@ -61,14 +61,14 @@ fn azure_keeps_records_as_a_folder_does_and_refuses_in_one_sentence() {
     assert!(ends_with(&push(&whole, "whole"), 0).contains("3 new, 0 there already"));
     assert!(ends_with(&push(&whole, "whole"), 0).contains("0 new, 3 there already"));
     let faults = [Fate::Answer(503), Fate::LoseAnswer, Fate::Answer(429), Fate::LoseRequest];
-    let proxy = Proxy::new(address, move |number, _, _| {
+    let proxy = Proxy::new(address, move |number| {
         if number < 16 && number % 2 == 0 { faults[number / 2 % faults.len()] } else { Fate::Pass }
     });
     ends_with(&push(&proxy.url(), "faulty"), 0);
     assert!(proxy.requests() > 16, "{}", proxy.requests());
 
     let store = folder.path().join("store");
-    ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 0);
+    pushed(&store, &spool);
     let query = "SELECT record_id, day, case_id, value FROM results ORDER BY record_id, case_id";
     let ask = |mut command: Command, store: &str| {
         let output = command.args(["sql", store, query, "--format", "csv"]).output().unwrap();

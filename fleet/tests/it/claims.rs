@@ -52,9 +52,8 @@ fn bad_machines_are_found_and_few_claims_are_wrong_in_all_four_fleets() {
         let (mut found, mut claims, mut wrong, mut cells, mut wrong_cells) = (0, 0, 0, 0, 0);
         let seeds = setting("FLEET_SEEDS", 3);
         for seed in 1..=seeds {
-            let bad = MARGIN.mul_add(2.0, 0.0).ln_1p();
             let world = World::new(kind, hosts(), 30, seed)
-                .with_bad_hosts(10, bad)
+                .with_bad_hosts(10, (2.0 * MARGIN).ln_1p())
                 .with_bad_cells(10, 0.2_f64.ln_1p());
             let (_, findings) = measured(&world);
             let sure = claimed(&findings);

@@ -11,7 +11,8 @@ use causeway_testkit::{skipped, temp_dir};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use weighbridge_fleet::table;
 
-use crate::push::{ends_with, objects, program, spool, text};
+use crate::push::{ends_with, objects, pushed, said, spool};
+use crate::support::programs::python_has;
 use crate::support::world::{Kind, World, record};
 
 const QUERIES: [&str; 12] = [
@@ -54,11 +55,7 @@ fn rewritten(path: &Path, change: impl Fn(&RecordBatch) -> RecordBatch) {
 
 #[test]
 fn twelve_queries_have_the_same_answers_in_duckdb_over_old_and_new_files() {
-    let is_there = Command::new("python3")
-        .args(["-c", "import duckdb"])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if !is_there {
+    if !python_has("duckdb") {
         return skipped("DuckDB is not installed: `pip install duckdb`");
     }
     let folder = temp_dir("fleet");
@@ -69,7 +66,7 @@ fn twelve_queries_have_the_same_answers_in_duckdb_over_old_and_new_files() {
             .unwrap();
     }
     let store = folder.path().join("store");
-    ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 0);
+    pushed(&store, &spool);
     let results: Vec<_> = objects(&store).into_keys().filter(|name| name.ends_with(".parquet")).collect();
     // Of an older program, which had not all columns, and of a newer one, which has more.
     for name in &results[..5] {
@@ -94,7 +91,7 @@ fn twelve_queries_have_the_same_answers_in_duckdb_over_old_and_new_files() {
     }
     let later = "SELECT sum(of_a_later_year) AS n FROM results";
     let queries: Vec<&str> = QUERIES.iter().copied().chain([later]).collect();
-    let views = text(&program().arg("sql").arg(&store).arg("--duckdb").output().unwrap().stdout);
+    let views = said(0, "sql", &store, &["--duckdb"]);
     let asked = serde_json::to_string(&(views, &queries)).unwrap();
     fs::write(folder.path().join("asked.json"), asked).unwrap();
     let stdin = fs::File::open(folder.path().join("asked.json")).unwrap();
@@ -102,10 +99,7 @@ fn twelve_queries_have_the_same_answers_in_duckdb_over_old_and_new_files() {
     let answers = ends_with(&output, 0);
     assert_eq!(answers.lines().count(), queries.len(), "{answers}");
     for (query, theirs) in queries.iter().zip(answers.lines()) {
-        let ours = ends_with(
-            &program().arg("sql").arg(&store).arg(query).args(["--format", "json"]).output().unwrap(),
-            0,
-        );
+        let ours = said(0, "sql", &store, &[query, "--format", "json"]);
         let ours: Vec<serde_json::Value> =
             ours.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let mut theirs: Vec<serde_json::Value> = serde_json::from_str(theirs).unwrap();

@@ -31,6 +31,18 @@ pub fn ends_with(output: &Output, code: i32) -> String {
     all
 }
 
+/// What the program says of a store, with this exit code in the end.
+#[track_caller]
+pub fn said(code: i32, command: &str, store: &Path, words: &[&str]) -> String {
+    ends_with(&program().arg(command).arg(store).args(words).output().unwrap(), code)
+}
+
+/// All records of a folder into a store.
+#[track_caller]
+pub fn pushed(store: &Path, spool: &Path) -> String {
+    said(0, "push", store, &[spool.to_str().unwrap()])
+}
+
 /// Records of so many machines in a folder.
 pub fn spool(folder: &Path, world: &World) -> PathBuf {
     let spool = folder.join("spool");
@@ -65,28 +77,21 @@ fn pushed_twice_the_store_is_the_same_and_a_row_implies_its_record() {
     let folder = temp_dir("fleet");
     let spool = spool(folder.path(), &World::new(Kind::Normal, 5, 3, 1));
     let store = folder.path().join("store");
-    let push = || program().arg("push").args([&store, &spool]).output().unwrap();
-    assert!(ends_with(&push(), 0).contains("5 new, 0 there already"));
+    assert!(pushed(&store, &spool).contains("5 new, 0 there already"));
     let first = objects(&store);
-    assert!(ends_with(&push(), 0).contains("0 new, 5 there already"));
+    assert!(pushed(&store, &spool).contains("0 new, 5 there already"));
     assert_eq!(first, objects(&store));
-    assert_eq!(first.len(), 10, "{:?}", first.keys());
-    for name in first.keys().filter(|name| name.starts_with("v1/results/campaign=autumn/day=2026-11-02/")) {
-        let raw = name.replace("/results/", "/raw/").replace(".parquet", ".jsonl.zst");
-        assert!(first.contains_key(&raw), "{raw}");
+    let spooled = (0..5).map(|host| fs::read(spool.join(format!("{host}.jsonl"))).unwrap());
+    let mut names: Vec<String> = Vec::new();
+    for record in spooled {
+        let id = weighbridge_fleet::rows::digest(&record);
+        let partition = "campaign=autumn/day=2026-11-02";
+        let raw = format!("v1/raw/{partition}/{id}.jsonl.zst");
+        assert_eq!(zstd::decode_all(&first[&raw][..]).unwrap(), record);
+        names.extend([raw, format!("v1/results/{partition}/{id}.parquet")]);
     }
-}
-
-#[test]
-fn a_raw_object_is_the_record_that_its_name_says() {
-    let folder = temp_dir("fleet");
-    let spool = spool(folder.path(), &World::new(Kind::Normal, 1, 3, 1));
-    let store = folder.path().join("store");
-    ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 0);
-    let (name, bytes) = objects(&store).into_iter().find(|(name, _)| name.starts_with("v1/raw/")).unwrap();
-    let record = zstd::decode_all(&bytes[..]).unwrap();
-    assert_eq!(record, fs::read(spool.join("0.jsonl")).unwrap());
-    assert!(name.ends_with(&format!("{}.jsonl.zst", weighbridge_fleet::rows::digest(&record))));
+    names.sort();
+    assert_eq!(names, first.into_keys().collect::<Vec<_>>());
 }
 
 #[test]
@@ -101,7 +106,7 @@ fn what_is_no_record_is_named_and_the_others_are_pushed() {
     // A machine that went away in the middle of a line has left a smaller record.
     fs::write(spool.join("cut.jsonl"), &whole[..whole.len() - 30]).unwrap();
     let store = folder.path().join("store");
-    let said = ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 2);
+    let said = said(2, "push", &store, &[spool.to_str().unwrap()]);
     assert!(said.contains("3 new, 0 there already, 3 not pushed"), "{said}");
     assert!(
         said.contains(
@@ -169,11 +174,10 @@ fn a_record_that_a_session_is_writing_is_left_for_the_next_push() {
     let lock = fs::File::create(spool.join(".plan-n1-b007.lock")).unwrap();
     lock.lock().unwrap();
     let store = folder.path().join("store");
-    let push = || ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 0);
-    assert!(push().contains("0 new, 0 there already, 1 still being written"));
+    assert!(pushed(&store, &spool).contains("0 new, 0 there already, 1 still being written"));
     // Killed: what there is of it is a smaller record.
     drop(lock);
-    assert!(push().contains("1 new, 0 there already"));
+    assert!(pushed(&store, &spool).contains("1 new, 0 there already"));
 }
 
 #[test]
@@ -181,10 +185,6 @@ fn parquet_of_a_record_needs_no_store() {
     let folder = temp_dir("fleet");
     let spool = spool(folder.path(), &World::new(Kind::Normal, 1, 4, 1));
     let out = spool.join("0.parquet");
-    let said = ends_with(&program().arg("parquet").arg(spool.join("0.jsonl")).output().unwrap(), 0);
-    assert!(said.contains("4 cases") && out.exists(), "{said}");
-    assert!(
-        ends_with(&program().arg("parquet").arg(spool.join("no.jsonl")).output().unwrap(), 2)
-            .contains("No such file")
-    );
+    assert!(said(0, "parquet", &spool.join("0.jsonl"), &[]).contains("4 cases") && out.exists());
+    assert!(said(2, "parquet", &spool.join("no.jsonl"), &[]).contains("No such file"));
 }

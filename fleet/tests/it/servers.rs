@@ -1,13 +1,12 @@
 //! An S3 server that is there, away, slow, refuses and is cut off (acceptance 3).
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use causeway_testkit::temp_dir;
 
-use crate::push::{ends_with, program, spool};
+use crate::push::{ends_with, program, pushed, spool};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::servers::{BUCKET, S3};
 use crate::support::world::{Kind, World};
@@ -55,7 +54,7 @@ fn a_push_leaves_the_same_objects_however_often_it_is_killed_cut_off_and_repeate
         let prefix = format!("killed-{point}");
         let at = 1 + point / 2 * 3;
         let fate = if point % 2 == 0 { Fate::KillBefore } else { Fate::KillAfter };
-        let proxy = Proxy::new(s3.address, move |number, _, _| if number == at { fate } else { Fate::Pass });
+        let proxy = Proxy::new(s3.address, move |number| if number == at { fate } else { Fate::Pass });
         let mut child =
             push(&proxy.url(), &prefix, &spool).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         proxy.kills(child.id());
@@ -80,7 +79,7 @@ fn a_push_leaves_the_same_objects_however_often_it_is_killed_cut_off_and_repeate
         Fate::Answer(500),
         Fate::Answer(429),
     ];
-    let proxy = Proxy::new(s3.address, move |number, _, _| {
+    let proxy = Proxy::new(s3.address, move |number| {
         if number < 24 && number % 2 == 0 { faults[number / 2 % faults.len()] } else { Fate::Pass }
     });
     ends_with(&push(&proxy.url(), "faulty", &spool).output().unwrap(), 0);
@@ -93,7 +92,7 @@ fn a_store_that_refuses_says_so_at_once_and_one_that_stays_away_is_to_be_tried_a
     let Some(s3) = S3::start() else { return };
     let folder = temp_dir("fleet");
     let spool = spool(folder.path(), &World::new(Kind::Normal, 1, 2, 1));
-    let forbidden = Proxy::new(s3.address, |_, _, _| Fate::Answer(403));
+    let forbidden = Proxy::new(s3.address, |_| Fate::Answer(403));
     let said = ends_with(&push(&forbidden.url(), "a", &spool).output().unwrap(), 2);
     assert!(
         said.contains("the store refuses it")
@@ -101,7 +100,7 @@ fn a_store_that_refuses_says_so_at_once_and_one_that_stays_away_is_to_be_tried_a
             && !said.contains(SECRET),
         "{said}"
     );
-    let away = Proxy::new(s3.address, |_, _, _| Fate::Answer(503));
+    let away = Proxy::new(s3.address, |_| Fate::Answer(503));
     let mut command = with_s3(&away.url());
     command.args(["push", &format!("s3://{BUCKET}/b")]).arg(&spool).args(["--patience", "1"]);
     let said = ends_with(&command.output().unwrap(), 75);
@@ -122,13 +121,13 @@ fn a_slow_store_is_waited_for_and_read_as_a_folder_is() {
     let Some(s3) = S3::start() else { return };
     let folder = temp_dir("fleet");
     let spool = spool(folder.path(), &World::new(Kind::Normal, 6, 3, 1));
-    let slow = Proxy::new(s3.address, |_, _, _| {
+    let slow = Proxy::new(s3.address, |_| {
         std::thread::sleep(Duration::from_millis(300));
         Fate::Pass
     });
     ends_with(&push(&slow.url(), "slow", &spool).output().unwrap(), 0);
     let store = folder.path().join("store");
-    ends_with(&program().arg("push").args([&store, &spool]).output().unwrap(), 0);
+    pushed(&store, &spool);
     let json = |mut command: Command| {
         let output = command.args(["--format", "json"]).output().unwrap();
         ends_with(&output, 0);
@@ -150,5 +149,4 @@ fn a_slow_store_is_waited_for_and_read_as_a_folder_is() {
         output.stdout
     };
     assert_eq!(ask(with_s3(&s3.url()).args(["sql", &address])), ask(program().arg("sql").arg(&store)));
-    fs::remove_dir_all(&store).unwrap();
 }

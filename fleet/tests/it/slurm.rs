@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use causeway_testkit::{Running, TempDir, eventually_some, skipped, temp_dir};
 use serde_json::Value;
 
-use crate::push::{ends_with, program, text};
-use crate::support::programs::{Boot, both, path_with, plan};
+use crate::push::{ends_with, said, text};
+use crate::support::programs::{Boot, both, path_with, plan, record_in};
 use crate::support::servers::free_port;
 
 struct Slurm {
@@ -136,16 +136,14 @@ impl Slurm {
     /// The starter as it is printed, changed where a test has to.
     fn starter(&self, change: impl Fn(&str) -> String) -> PathBuf {
         let file = self.folder.path().join("starter.sh");
-        let output = program().args(["examples", "slurm"]).output().unwrap();
-        fs::write(&file, change(&text(&output.stdout))).unwrap();
+        fs::write(&file, change(&said(0, "examples", "slurm".as_ref(), &[]))).unwrap();
         file
     }
 }
 
 fn rows(store: &Path, query: &str) -> Vec<Value> {
-    let output = program().arg("sql").arg(store).arg(query).args(["--format", "json"]).output().unwrap();
-    ends_with(&output, 0);
-    text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let answer = said(0, "sql", store, &[query, "--format", "json"]);
+    answer.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -207,9 +205,7 @@ fn an_array_of_eight_nodes_gives_a_row_or_a_reason_for_every_case_and_measures_w
             assert_eq!(row["why"].is_string(), is_skipped, "{row}");
         }
         // They were all on this machine at once, whatever they are called.
-        let output = program().arg("report").arg(&store).args(["--format", "json"]).output().unwrap();
-        ends_with(&output, 0);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report: Value = serde_json::from_str(&said(0, "report", &store, &["--format", "json"])).unwrap();
         assert_eq!(report["coverage"]["machines"].as_u64().unwrap() as usize, machines.len());
         if kind == "whole" {
             let beside = &report["interference"];
@@ -233,15 +229,9 @@ fn preempted(
     let mut all = vec![("PLAN", &*plan), ("STORE", &*store), ("SPOOL", &*spool)];
     all.extend(exports);
     let job = slurm.submit(&["-p", "low", "-w", "n1"], &script, &all);
-    let record = || {
-        fs::read_dir(&spool)
-            .ok()?
-            .map(|entry| entry.unwrap().path())
-            .find(|path| path.extension().is_some_and(|end| end == "jsonl"))
-    };
     // The first case is finished and the second has begun.
     eventually_some("the first case of the first attempt", || {
-        let text = fs::read_to_string(record()?).ok()?;
+        let text = record_in(&spool)?;
         (text.contains("\"outcome\":\"measured\"")
             && text.contains("\"kind\":\"run\",\"case\":\"roundtrip/pipe"))
         .then_some(())

@@ -7,20 +7,16 @@ use std::process::{Command, Stdio};
 use causeway_testkit::{Running, eventually_some, skipped, temp_dir};
 use rustix::process::Signal;
 
-use crate::push::{ends_with, program, text};
-use crate::support::programs::{both, is_on_path, path_with, plan, python_has};
+use crate::push::{ends_with, program, said, text};
+use crate::support::programs::{both, is_on_path, path_with, plan, python_has, record_in};
 
 fn starter(name: &str) -> String {
-    let output = program().args(["examples", name]).output().unwrap();
-    ends_with(&output, 0);
-    text(&output.stdout)
+    said(0, "examples", name.as_ref(), &[])
 }
 
 fn count(store: &std::path::Path, condition: &str) -> String {
     let query = format!("SELECT count(*) AS n FROM results WHERE {condition}");
-    let output = program().arg("sql").arg(store).arg(query).args(["--format", "csv"]).output().unwrap();
-    ends_with(&output, 0);
-    text(&output.stdout).lines().nth(1).unwrap().to_owned()
+    said(0, "sql", store, &[&query, "--format", "csv"]).lines().nth(1).unwrap().to_owned()
 }
 
 #[test]
@@ -30,10 +26,7 @@ fn every_starter_is_listed_and_printed_and_a_wrong_name_says_which_there_are() {
         assert!(listed.contains(name), "{listed}");
         assert!(starter(name).contains("weighbridge"), "{name}");
     }
-    assert!(
-        ends_with(&program().args(["examples", "cron"]).output().unwrap(), 2)
-            .contains("slurm, kubernetes, parallel, ansible")
-    );
+    assert!(said(2, "examples", "cron".as_ref(), &[]).contains("slurm, kubernetes, parallel, ansible"));
 }
 
 #[test]
@@ -159,11 +152,7 @@ fn a_pod_ends_its_record_and_pushes_it_when_it_is_drained() {
     pod.stdout(Stdio::null()).stderr(Stdio::null());
     let mut pod = Running::start(&mut pod);
     eventually_some("the record has a run of a pipe", || {
-        let record = fs::read_dir(&spool)
-            .ok()?
-            .map(|entry| entry.unwrap().path())
-            .find(|path| path.extension().is_some_and(|end| end == "jsonl"))?;
-        fs::read_to_string(record).ok()?.contains("\"kind\":\"run\",\"case\":\"roundtrip/pipe").then_some(())
+        record_in(&spool)?.contains("\"kind\":\"run\",\"case\":\"roundtrip/pipe").then_some(())
     });
     pod.signal(Signal::TERM).unwrap();
     assert_eq!(pod.wait().code(), Some(130));

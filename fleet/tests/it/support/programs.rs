@@ -84,6 +84,12 @@ pub fn plan(folder: &Path, words: &[&str]) -> PathBuf {
     file
 }
 
+/// The text of a record in a folder.
+pub fn record_in(spool: &Path) -> Option<String> {
+    let mut inside = std::fs::read_dir(spool).ok()?.map(|entry| entry.unwrap().path());
+    std::fs::read_to_string(inside.find(|path| path.extension().is_some_and(|end| end == "jsonl"))?).ok()
+}
+
 /// Can Python import it?
 pub fn python_has(module: &str) -> bool {
     Command::new("python3")

@@ -23,8 +23,8 @@ pub enum Fate {
     KillAfter,
 }
 
-/// What decides: the number of the request from 0, its method and its path.
-type Decide = dyn Fn(usize, &str, &str) -> Fate + Send + Sync;
+/// What decides, by the number of the request from 0.
+type Decide = dyn Fn(usize) -> Fate + Send + Sync;
 
 /// A proxy, for as long as its test runs.
 pub struct Proxy {
@@ -43,10 +43,7 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    pub fn new(
-        server: SocketAddr,
-        decide: impl Fn(usize, &str, &str) -> Fate + Send + Sync + 'static,
-    ) -> Proxy {
+    pub fn new(server: SocketAddr, decide: impl Fn(usize) -> Fate + Send + Sync + 'static) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let proxy =
@@ -112,9 +109,7 @@ fn serve(
     decide: &Decide,
 ) -> Option<()> {
     let (head, bytes) = message(client)?;
-    let mut words = head.split_whitespace();
-    let (method, path) = (words.next()?, words.next()?);
-    let fate = decide(requests.fetch_add(1, Ordering::SeqCst), method, path);
+    let fate = decide(requests.fetch_add(1, Ordering::SeqCst));
     match fate {
         Fate::Answer(status) => {
             let text = format!("HTTP/1.1 {status} Injected\r\nContent-Length: 0\r\n\r\n");

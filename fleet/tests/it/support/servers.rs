@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, eventually};
+use causeway_testkit::{Running, eventually, skipped};
+
+use super::programs::python_has;
 
 /// Moto's S3, with a bucket.
 pub struct S3 {
@@ -19,29 +21,11 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The whole answer of a server to a request.
-pub fn ask(server: SocketAddr, method: &str, path: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(server).unwrap();
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: {server}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )
-    .unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
-}
-
 impl S3 {
     /// Nothing where moto is not installed; that has been said.
     pub fn start() -> Option<S3> {
-        let is_there = Command::new("python3")
-            .args(["-c", "import moto.server"])
-            .output()
-            .is_ok_and(|output| output.status.success());
-        if !is_there {
-            causeway_testkit::skipped("no S3 server: `pip install 'moto[server]'` brings one");
+        if !python_has("moto.server") {
+            skipped("no S3 server: `pip install 'moto[server]'` brings one");
             return None;
         }
         let port = free_port();
@@ -64,7 +48,16 @@ impl S3 {
 
     /// The whole answer to a request without a body.
     pub fn ask(&self, method: &str, path: &str) -> String {
-        ask(self.address, method, path, "")
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let host = self.address;
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
     }
 
     /// Names and entity tags of all objects below a prefix.
