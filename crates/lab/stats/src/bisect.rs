@@ -1,9 +1,13 @@
 //! Which commit changed a cost, where single measurements are noisy: a posterior over commits, and what to measure next.
 //!
 //! Two ends are known to differ, and a step lies somewhere between. Each measurement of a commit says with some probability on which side of
-//! the step it is; where it is measured next is where the posterior is halved (Burnashev and Zigangirov 1974; Karp and Kleinberg 2007, who call
-//! it noisy binary search). Neither the two levels nor the noise is known beforehand: they are integrated out, so that few measurements at the
-//! ends are enough, and later ones tell of them too.
+//! the step it is (Burnashev and Zigangirov 1974; Karp and Kleinberg 2007, who call it noisy binary search, and measure where the posterior is
+//! halved). Neither the two levels nor the noise is known beforehand: they are integrated out, so that few measurements at the ends are enough,
+//! and later ones tell of them too.
+//!
+//! Measured next is the commit whose level is least known, over all that may be. With levels that are known that is where the posterior is
+//! halved. Where they are not, a commit that was measured often is not measured again, however unsure it is on which side it is: then it is the
+//! levels of the sides that are unsure, and it says nothing of them.
 //!
 //! Two more hypotheses stand beside the step: that there is none, and that there are two.
 
@@ -23,9 +27,6 @@ const GUESSED_NOISE: f64 = 0.01;
 const ALIKE: f64 = 1.0 / 3.0;
 /// Of a standard normal number, 95 % on both sides.
 const Z95: f64 = 1.96;
-/// A level is known well enough at a quarter of the step; at most this share of all measurements is spent on each.
-const LEVEL_PRECISION: f64 = 4.0;
-const LEVEL_SHARE: f64 = 0.25;
 /// So often the level between two steps is measured before the better half decides.
 const MOST_BETWEEN: usize = 10;
 /// Fewest measurements of each end where the noise is known, and where it is not.
@@ -133,10 +134,7 @@ impl Bisection {
 
     /// Levels of both sides of the most probable step, as costs; nothing before both ends were measured.
     pub fn levels(&self) -> Option<[f64; 2]> {
-        self.levels_by(&Data::of(self)?.of_positions(self.last))
-    }
-
-    fn levels_by(&self, posterior: &[f64]) -> Option<[f64; 2]> {
+        let posterior = Data::of(self)?.of_positions(self.last);
         let best = (1..=self.last).max_by(|a, b| posterior[*a].total_cmp(&posterior[*b]))?;
         let mean = |is_bad: bool| {
             let of = self.measured.iter().filter(|(position, _)| (**position >= best) == is_bad);
@@ -166,18 +164,11 @@ impl Bisection {
                 false => Next::Measure(rarer_end),
             };
         }
-        let posterior = data.of_positions(self.last);
-        if let Some(end) = self.unsure_end(&data, &posterior) {
-            return Next::Measure(end);
-        }
-        let blocks = self.blocks(&posterior);
+        let blocks = self.blocks(&data.of_positions(self.last));
         let best = blocks.iter().max_by(|a, b| a.mass.total_cmp(&b.mass)).expect("there is a commit");
-        if best.mass < SURE {
-            return Next::Measure(self.halving(&blocks));
-        }
         let probability = best.mass * (1.0 - no_step);
         if probability < SURE {
-            return Next::Measure(rarer_end);
+            return Next::Measure(self.least_known(&data.variances(self.last, no_step)));
         }
         let (two, positions) = data.two(self.last);
         let of_two = share(two, &[none, one, two]);
@@ -202,27 +193,10 @@ impl Bisection {
         (bad.sum / bad.count - good.sum / good.count).abs() + Z95 * error < ALIKE * data.noise()
     }
 
-    /// An end whose level is known too badly to tell by a single measurement on which side of the step a commit is. Measurements of commits that
-    /// are surely on that side count for it.
-    fn unsure_end(&self, data: &Data, posterior: &[f64]) -> Option<usize> {
-        let levels = self.levels_by(posterior)?;
-        let steps = (levels[1] / levels[0]).ln().abs() / data.noise();
-        let enough = (LEVEL_PRECISION / steps).powi(2);
-        let (mut is_bad, mut before) = (0.0, 0);
-        let mut sure = [0.0; 2];
-        for (position, of) in &self.measured {
-            is_bad += posterior[before..=*position].iter().sum::<f64>();
-            before = position + 1;
-            if is_bad <= 1.0 - SURE {
-                sure[0] += of.count;
-            } else if is_bad >= SURE {
-                sure[1] += of.count;
-            }
-        }
-        let share = self.measurements() as f64 * LEVEL_SHARE;
-        let lacks = |side: usize| sure[side] < enough.min(share);
-        let worse = usize::from(sure[1] < sure[0]);
-        lacks(worse).then_some([0, self.last][worse])
+    /// The position with the largest of these that can be measured.
+    fn least_known(&self, variances: &[f64]) -> usize {
+        let testable = (0..=self.last).filter(|of| !self.untestable.contains(of));
+        testable.max_by(|a, b| variances[*a].total_cmp(&variances[*b])).unwrap_or(self.last)
     }
 
     fn nearest_testable(&self, position: usize) -> usize {
@@ -243,21 +217,6 @@ impl Bisection {
             }
         }
         blocks
-    }
-
-    /// The position whose measurement halves what is left: it is bad where the first bad one is not behind it.
-    fn halving(&self, blocks: &[Block]) -> usize {
-        let mut behind = 0.0;
-        let mut best = (f64::INFINITY, 0);
-        for block in blocks {
-            behind += block.mass;
-            let position = *block.positions.last().expect("a block has a position");
-            let off = f64::abs(behind - 0.5);
-            if off < best.0 {
-                best = (off, position);
-            }
-        }
-        best.1
     }
 }
 
@@ -351,6 +310,36 @@ impl Data {
         ((self.scale * 2.0 + squares) / (self.shape * 2.0 + freedom)).sqrt()
     }
 
+    /// How badly the level of each position is known: its variance over all that may be, no step and one.
+    fn variances(&self, last: usize, no_step: f64) -> Vec<f64> {
+        let noise = self.noise().powi(2);
+        let all = self.before[self.positions.len()];
+        // The first two moments of a level of which a side was measured so.
+        let moments = |of: Moments| {
+            let mean = of.sum / of.count;
+            [mean, mean * mean + noise / of.count]
+        };
+        let posterior = self.of_positions(last);
+        // Those of the level at a position: at 0, and what a step there adds from it on.
+        let mut here = moments(all).map(|moment| no_step * moment);
+        let mut steps = vec![[0.0; 2]; self.positions.len()];
+        for (border, commits, _) in self.splits() {
+            let each = posterior[self.positions[border]] * (1.0 - no_step);
+            let [good, bad] = [self.before[border], all.minus(self.before[border])].map(moments);
+            for moment in 0..2 {
+                here[moment] += each * commits * good[moment];
+                steps[border][moment] = each * (bad[moment] - good[moment]);
+            }
+        }
+        let mut border = 0;
+        let variance = |position: usize| {
+            border += usize::from(position > self.positions[border]);
+            (0..2).for_each(|moment| here[moment] += steps[border][moment]);
+            here[1] - here[0] * here[0]
+        };
+        (0..=last).map(variance).collect()
+    }
+
     /// No step, with what is believed of that.
     fn none(&self) -> f64 {
         PRIOR[0].ln() + self.weight(&[0, self.positions.len()])
@@ -437,5 +426,19 @@ mod tests {
             assert!(left > 0, "no end");
         };
         assert!(matches!(&found, Next::OneOf { positions, .. } if *positions == [8, 9, 10, 11]), "{found:?}");
+    }
+
+    /// Commit 2 is known as well as can be; whether it is bad depends on what the levels are.
+    #[test]
+    fn a_commit_that_is_known_better_than_the_levels_is_not_measured_again() {
+        let mut bisection = Bisection::new(3, Some(0.01));
+        for (position, level, times) in
+            [(0, -0.00245, 150), (1, -0.00245, 150), (2, 0.0, 4000), (3, 0.00245, 300)]
+        {
+            for side in [-1.0, 1.0].into_iter().cycle().take(times) {
+                bisection.tell(position, f64::exp(level + 0.01 * side));
+            }
+        }
+        assert!(matches!(bisection.next(), Next::Measure(0 | 1 | 3)), "{:?}", bisection.next());
     }
 }
