@@ -20,7 +20,7 @@ impl Subscriber {
     /// Whether the group goes on in another log than the one that is read. Then the next receive, and [`Subscriber::arm`], may ask the
     /// server for that one, and wait until it answers; otherwise they wait for nobody.
     pub fn has_next_log(&self) -> bool {
-        self.status.words().epoch.load(Ordering::Acquire) != self.log.epoch()
+        self.status.words().epoch.load(Ordering::Acquire) != self.log.epoch() // PAIR epoch
     }
 
     /// Asks the server for something that comes with descriptors. Answers that came too late for earlier requests are thrown away.
@@ -42,8 +42,8 @@ impl Subscriber {
     #[cold]
     pub(super) fn begin_next_log(&mut self) -> Result<Loss> {
         let own = self.log.epoch();
-        if self.status.words().epoch.load(Ordering::Acquire) == own {
-            return Err(Error::Disconnected); // PAIR epoch
+        if !self.has_next_log() {
+            return Err(Error::Disconnected);
         }
         let answered = match self.ask_server(Request::Follow { epoch: own }) {
             Err(Error::Refused(Refusal::Ended)) => return Err(Error::Disconnected),

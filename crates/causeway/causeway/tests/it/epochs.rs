@@ -348,10 +348,11 @@ fn subscribers_that_sleep_through_a_roll_are_woken_in_the_next_log() {
             assert_eq!(taken(&mut subscriber).bytes, round.to_le_bytes());
         }
         // An event loop that is armed before the log ends.
-        assert!(subscriber.arm().unwrap());
+        assert!(subscriber.arm().unwrap() && !subscriber.has_next_log());
         group.resize(4096).unwrap();
         assert_eq!(causeway_os::process::poll(&[subscriber.as_fd()], Some(LONG)).unwrap(), [true]);
-        assert!(subscriber.arm().unwrap(), "there is nothing yet");
+        assert!(subscriber.has_next_log());
+        assert!(subscriber.arm().unwrap() && !subscriber.has_next_log(), "there is nothing yet");
         publisher.try_publish(b"in the loop").unwrap();
         assert_eq!(causeway_os::process::poll(&[subscriber.as_fd()], Some(LONG)).unwrap(), [true]);
         taken(&mut subscriber);
