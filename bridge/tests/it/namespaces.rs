@@ -367,6 +367,8 @@ fn whatever_fails_what_was_sent_was_received_once_or_is_counted() {
         net.link(at, "up");
         net.shape(at, &["tbf", "rate", "1000mbit", "burst", "128kb", "latency", "400ms"]);
     }
+    // What is looked for below is the last message, 100 ms after it.
+    relays.iter().for_each(|relay| relay.delay(Duration::ZERO));
     eventually("the hosts do not find each other again", || bridges[0].route("out", "")["peers"] == 1);
     eventually("the last message does not come", || {
         let _ = publisher.publish(&tick(published, 16)).unwrap();
