@@ -65,7 +65,7 @@ pub async fn compact(from: &Store, to: &Store, before: &str) -> Result<Compacted
                     all.extend(batches);
                 }
                 Err(failure) if failure.exit == Exit::Again => return Err(failure),
-                Err(failure) => done.problems.push(from.left_out(name, failure)),
+                Err(failure) => done.problems.push(failure),
             }
         }
         if all.is_empty() {
@@ -81,11 +81,11 @@ pub async fn compact(from: &Store, to: &Store, before: &str) -> Result<Compacted
 
 async fn batches(store: &Store, name: &str) -> Result<Vec<RecordBatch>, Failure> {
     let bytes = store.get(name).await?;
-    lake::check(name, bytes.clone()).map_err(Failure::hopeless)?;
+    lake::check(name, bytes.clone()).map_err(|why| store.left_out(name, why))?;
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))
         .and_then(|builder| builder.build());
-    let reader = reader.map_err(|error| Failure::hopeless(error.to_string()))?;
-    reader.collect::<Result<Vec<_>, _>>().map_err(|error| Failure::hopeless(error.to_string()))
+    let reader = reader.map_err(|error| store.left_out(name, error))?;
+    reader.collect::<Result<Vec<_>, _>>().map_err(|error| store.left_out(name, error))
 }
 
 /// By case, then by machine: a question of one case reads one stretch of a file.

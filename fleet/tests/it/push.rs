@@ -31,10 +31,10 @@ pub fn ends_with(output: &Output, code: i32) -> String {
     all
 }
 
-/// What the program says of a store, with this exit code in the end.
+/// All that the program says, errors last, of a store, a file or an example, with this exit code in the end.
 #[track_caller]
-pub fn said(code: i32, command: &str, store: &Path, words: &[&str]) -> String {
-    ends_with(&program().arg(command).arg(store).args(words).output().unwrap(), code)
+pub fn said(code: i32, command: &str, of: &Path, words: &[&str]) -> String {
+    ends_with(&program().arg(command).arg(of).args(words).output().unwrap(), code)
 }
 
 /// All records of a folder into a store.
