@@ -3,7 +3,7 @@
 #
 #   dist/check.sh [-i FOLDER] [PART...]         deb static oci wheels; all of them without a PART
 #
-# FOLDER is target/dist where none is named. What this machine cannot try is said, and in the last lines. Nothing stays behind.
+# FOLDER is target/dist where none is named; PYTHON names what tries the wheels (python3). What this machine cannot try is said, and in the last lines. Nothing stays behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -136,7 +136,7 @@ impl Handler {
     }
 }
 
-/// Is dropped only by an exception that leaves a handler. Nobody can tell what it has left behind.
+/// Is dropped only by what unwinds out of a handler: an exception, or the end of its thread. Nobody can tell what it has left behind.
 struct Left;
 
 impl Drop for Left {

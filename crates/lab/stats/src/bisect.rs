@@ -314,7 +314,7 @@ impl Data {
     fn variances(&self, last: usize, no_step: f64) -> Vec<f64> {
         let noise = self.noise().powi(2);
         let all = self.before[self.positions.len()];
-        // The first two moments of a level of which a side was measured so.
+        // The first two moments of the level of a side of which this was measured.
         let moments = |of: Moments| {
             let mean = of.sum / of.count;
             [mean, mean * mean + noise / of.count]

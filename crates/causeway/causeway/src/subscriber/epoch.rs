@@ -18,7 +18,7 @@ const LATE_ANSWERS_MAX: usize = 16;
 
 impl Subscriber {
     /// Whether the group goes on in another log than the one that is read. Then the next receive, and [`Subscriber::arm`], may ask the
-    /// server for that one, and wait until it answers; otherwise they wait for nobody.
+    /// server for that one, and wait until it answers. That is so at this moment: the group may go on before the next call.
     pub fn has_next_log(&self) -> bool {
         self.status.words().epoch.load(Ordering::Acquire) != self.log.epoch() // PAIR epoch
     }

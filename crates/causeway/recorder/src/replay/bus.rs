@@ -185,7 +185,7 @@ impl Replay {
         if !has_come {
             return Err(Failure::Failed(format!(
                 "the call of {} with serial {} does not come to {sender} of the recording, which answered it then: somebody else has its \
-                 name, or nobody; replay into a new bus, without --into",
+                 name, or nobody has it; replay into a new bus, without --into",
                 key.0, key.1
             )));
         }

@@ -82,7 +82,7 @@ fn every_mark_follows(id: &str, measured: &Measured) {
 fn streams(host: &Host) {
     let id = "fan-in/pipe/64/same-cpu/streams=8/writers=2";
     let Some(case) = prepare_or_skip(host, &id.parse().unwrap()) else { return };
-    // Marks of the reader, of its waits, and of the writers.
+    // Waits of the reader, what it read, and what each writer wrote.
     eventually_seen(
         id,
         || {

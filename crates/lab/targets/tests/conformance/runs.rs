@@ -149,7 +149,7 @@ pub fn measured_at_last(id: &CaseId, mut run: impl FnMut() -> Outcome) -> Measur
     }
 }
 
-/// One run that must be measured; a machine that is busy may leave it without a sample.
+/// A run that must be measured, at one of several attempts; a machine that is busy may leave it without a sample.
 pub fn measured(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     let id = &case.params.id;
     let measured = measured_at_last(id, || run(host, case, timing));

@@ -33,8 +33,8 @@ fn search(
 /// 95 % too.
 const SIMULATED: [(f64, f64); 4] = [(4.0, 11.0), (2.0, 21.0), (1.0, 66.0), (0.5, 244.0)];
 
-/// Searches for a step of this effect, and boots on average; the right commit is named as often as promised, but for three standard errors of
-/// the share. `BISECTIONS=400` makes so many of each.
+/// Searches for a step of this effect: how many boots they take on average. The right commit is named as often as promised, but for three
+/// standard errors of the share. `BISECTIONS=400` makes so many of each.
 fn searches(effect: f64, known: usize, noise: Option<f64>, promised: f64) -> f64 {
     let asked = std::env::var("BISECTIONS").ok().and_then(|text| text.parse().ok());
     let rounds = asked.unwrap_or(if effect < 1.0 { 60 } else { 200 });
@@ -117,7 +117,7 @@ fn two_steps_of_one_size_are_told_or_one_of_them_is_named() {
 
 /// What is left to tell there is a commit and an end, and of the end's level nothing is learned at the commit.
 #[test]
-fn a_search_for_a_step_beside_an_end_comes_to_an_end_as_soon_as_others() {
+fn no_search_for_a_step_beside_an_end_takes_more_than_ten_times_the_median() {
     let mut random = Random::new(4);
     let mut boots = Vec::new();
     for round in 0..400 {
