@@ -141,6 +141,10 @@ pub struct Outgoing {
     beat_head: u64,
     /// When it may be waited for again, since it is not now.
     demoted_until: Option<Instant>,
+    /// The server has not given the log that comes next when it was asked last.
+    has_no_answer: bool,
+    /// When what is done now was begun.
+    pass_began: Instant,
     _questions: Queryable<()>,
     _acks: zenoh::pubsub::Subscriber<()>,
 }
@@ -251,6 +255,8 @@ impl Outgoing {
             beat_at: Instant::now(),
             beat_head: u64::MAX,
             demoted_until: None,
+            has_no_answer: false,
+            pass_began: Instant::now(),
             _questions: questions,
             _acks: acks,
         };
@@ -277,12 +283,14 @@ impl Outgoing {
                 return Ok(true);
             }
             Err(TryRecvError::Empty) => return Ok(false),
-            Err(TryRecvError::Disconnected) => {
+            // A server that is gone had the log that comes next; what lies in this one is sent still.
+            Err(TryRecvError::Disconnected | TryRecvError::Failed(Error::ServerGone)) => {
                 self.ended.get_or_insert_with(Instant::now);
                 return Ok(false);
             }
             Err(TryRecvError::Failed(Error::NoAnswer)) => {
-                self.route.fail("the server of the group does not answer, and has the log that comes next; asked again, and no other group waits for it");
+                self.has_no_answer = true;
+                self.stood_still();
                 return Ok(false);
             }
             Err(TryRecvError::Failed(error)) => return Err(error.into()),
@@ -418,13 +426,32 @@ impl Outgoing {
         (self.beat_at, self.beat_head) = (Instant::now(), self.head);
     }
 
+    /// The server has not answered in time. Meanwhile nobody was heard, which is not the silence of the others.
+    fn stood_still(&mut self) {
+        let waited = self.pass_began.elapsed();
+        for peer in self.peers.values_mut() {
+            peer.heard += waited;
+            peer.moved += waited;
+        }
+        self.pass_began = Instant::now();
+        self.route
+            .fail("the server of the group does not answer; asked again, and no other group waits for it");
+    }
+
     /// Subscribes anew once the others take messages again, so that publishers wait for this end as before.
     fn promote_if_due(&mut self) -> Result<()> {
         let is_early = self.demoted_until.is_none_or(|until| Instant::now() < until);
         if is_early || self.is_resting() || self.is_window_full() {
             return Ok(());
         }
-        let subscriber = subscribe(&self.group, self.patience)?;
+        let subscriber = match subscribe(&self.group, self.patience) {
+            Err(Error::NoAnswer) => {
+                self.demoted_until = Some(Instant::now() + DEMOTED_FOR);
+                self.stood_still();
+                return Ok(());
+            }
+            subscriber => subscriber?,
+        };
         (self.doorbell, self.subscriber) = (doorbell_of(&subscriber)?, subscriber);
         self.demoted_until = None;
         self.read = self.subscriber.messages_before();

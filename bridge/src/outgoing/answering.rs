@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use causeway::Position;
+use causeway::{Error, Position};
 use zenoh::Wait;
 use zenoh::query::Query;
 
@@ -39,8 +39,11 @@ impl Outgoing {
             _ => {
                 if self.is_resting() {
                     // What was published meanwhile is sent to those who ask for it.
-                    let head = self.group.report()?.messages;
-                    while self.read < head && self.receive(Way::Nowhere)? {}
+                    match self.group.report() {
+                        Ok(report) => while self.read < report.messages && self.receive(Way::Nowhere)? {},
+                        Err(Error::NoAnswer) => self.stood_still(),
+                        Err(error) => return Err(error.into()),
+                    }
                 }
                 self.welcome(query, host, group, next);
             }

@@ -120,6 +120,8 @@ impl Outgoing {
     /// Does everything there is to do, as long as that takes.
     fn send_all(&mut self) -> Result<()> {
         loop {
+            self.pass_began = Instant::now();
+            self.has_no_answer = false;
             self.hear();
             for (_, query) in std::mem::take(&mut self.questions) {
                 self.answer(&query)?;
@@ -135,6 +137,7 @@ impl Outgoing {
             self.publishers.send(&mut self.pack, Way::Together, &self.route)?;
             self.is_drained = received == 0 && self.may_read();
             self.promote_if_due()?;
+            self.hear();
             // Messages that do not cross are never acknowledged, and a receiver may have stood still for too long by now.
             self.let_go();
             if received == 0 || self.is_ending {
@@ -147,7 +150,7 @@ impl Outgoing {
     async fn sleep(&mut self) -> Result<()> {
         let mut until = self.beat_due();
         let mut reads = self.may_read();
-        if self.ended.is_some() {
+        if self.ended.is_some() || self.has_no_answer {
             (until, reads) = (until.min(Instant::now() + WITHOUT_DOORBELL), false);
         }
         if reads {

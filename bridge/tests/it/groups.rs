@@ -1,7 +1,7 @@
 //! Messages of a group on other hosts.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use causeway::{Group, GroupOptions, Policy, Received, RecvTimeoutError, SubscribeOptions};
@@ -359,48 +359,25 @@ fn over_a_late_path_a_window_is_on_its_way_and_not_one_message_for_each_round_tr
     publishing.join().unwrap();
     assert_eq!((seen[&0].received, &receiving.route("in", "a")["lost"]), (messages + 2, &0.into()));
     eprintln!("{} acknowledgements", acknowledged.len());
-    assert!(acknowledged.len() > 2 && acknowledged.len() < 200, "{acknowledged:?}");
+    assert!(acknowledged.len() > 2 && acknowledged.len() < messages as usize / 10, "{acknowledged:?}");
 }
 
 /// The bridge asks the server for the log that comes next, and the server does not answer.
 #[test]
 fn a_log_that_goes_on_in_another_one_while_its_server_stands_still_stops_no_other_group() {
-    const SERVES: &str = "CAUSEWAY_BRIDGE_SERVES";
-    const OTHER: &str = "frozen";
-    let serve = |path: PathBuf| {
-        let group = Group::create(OTHER, options()).unwrap();
-        group.serve_at(path).unwrap();
-        group
-    };
-    if let Some(path) = std::env::var_os(SERVES) {
-        let _group = serve(path.into());
-        loop {
-            std::thread::park();
-        }
-    }
-    let router = Router::start();
     let (from, to) = (Host::new("a"), Host::new("b"));
     let [at, other_at] = [&from, &to].map(|host| host.folder.path().join(OTHER));
-    let other = serve(other_at.clone());
     let this = "a_log_that_goes_on_in_another_one_while_its_server_stands_still_stops_no_other_group";
-    let server = Running::start(rerun(module_path!(), this).env(SERVES, &at));
-    let frozen = eventually_some("the group is not served", || Group::join(&at).ok());
+    let (server, frozen) = served_apart(this, &at);
+    let other = serve(&other_at);
+    let router = Router::start();
     let endpoint = router.endpoint();
     let [sending, _receiving] =
         [(&from, &at, "--export"), (&to, &other_at, "--import")].map(|(host, at, list)| {
             let at = at.to_str().unwrap();
             host.bridge_with(&["--router", &endpoint, "--group", at, list, GROUP, list, OTHER])
         });
-    let route = || {
-        let stat = sending.stat();
-        stat["routes"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|of| of["name"] == OTHER)
-            .cloned()
-            .unwrap_or_default()
-    };
+    let route = || route_of_other(&sending);
     sending.linked(1);
     eventually("the other group is not linked", || route()["peers"] == 1);
     let (mut subscriber, mut of_other) =
@@ -433,7 +410,68 @@ fn a_log_that_goes_on_in_another_one_while_its_server_stands_still_stops_no_othe
         assert_eq!(sample.kind(), SampleKind::Put, "the link stood still for as long as the lease");
     }
     server.resume();
-    read_to(&mut of_other, 3);
+    let seen = read_to(&mut of_other, 3);
+    assert_eq!((seen.received, seen.lost), (2, 0));
     let received = &frozen.report().unwrap().subscribers[0].received;
     assert_eq!(*received, 3, "the bridge has begun anew");
+}
+
+/// What is in the log that comes next went with the server.
+#[test]
+fn what_is_left_in_a_log_crosses_though_its_server_was_killed_when_it_had_ended() {
+    let (from, to) = (Host::new("a"), Host::new("b"));
+    let [at, other_at] = [&from, &to].map(|host| host.folder.path().join(OTHER));
+    let this = "what_is_left_in_a_log_crosses_though_its_server_was_killed_when_it_had_ended";
+    let (mut server, group) = served_apart(this, &at);
+    let other = serve(&other_at);
+    let router = Router::start();
+    let endpoint = router.endpoint();
+    let [sending, _receiving] =
+        [(&from, &at, "--export"), (&to, &other_at, "--import")].map(|(host, at, list)| {
+            host.bridge_with(&["--router", &endpoint, "--group", at.to_str().unwrap(), list, OTHER])
+        });
+    let mut subscriber = other.subscribe(SubscribeOptions::new(Policy::Reliable)).unwrap();
+    eventually("the group is not linked", || route_of_other(&sending)["peers"] == 1);
+    let mut first = group.publisher().unwrap();
+    let _ = first.publish(&tick(0, 8)).unwrap();
+    read_until(&mut subscriber, "the first message has not come", |seen| seen.contains_key(&0));
+    sending.process.stop();
+    let _ = first.publish(&tick(1, 8)).unwrap();
+    let _second = group.publisher().unwrap();
+    server.kill();
+    sending.process.resume();
+    let seen = read_to(&mut subscriber, 2);
+    assert_eq!((seen.received, seen.lost), (1, 0));
+}
+
+const OTHER: &str = "apart";
+
+fn route_of_other(bridge: &Bridge) -> Value {
+    let stat = bridge.stat();
+    stat["routes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|of| of["name"] == OTHER)
+        .cloned()
+        .unwrap_or_default()
+}
+
+fn serve(path: &Path) -> Group {
+    let group = Group::create(OTHER, options()).unwrap();
+    group.serve_at(path).unwrap();
+    group
+}
+
+/// A group with a server that is another process: this test, which is told to serve.
+fn served_apart(this: &str, path: &Path) -> (Running, Group) {
+    const SERVES: &str = "CAUSEWAY_BRIDGE_SERVES";
+    if let Some(path) = std::env::var_os(SERVES) {
+        let _group = serve(path.as_ref());
+        loop {
+            std::thread::park();
+        }
+    }
+    let server = Running::start(rerun(module_path!(), this).env(SERVES, path));
+    (server, eventually_some("the group is not served", || Group::join(path).ok()))
 }
