@@ -21,6 +21,7 @@ use weighbridge_harness::planner::Timing;
 use weighbridge_observe::probe::{Probe, Probes, Status, Tried};
 use weighbridge_observe::{Observed, Observer, Outcome, Settings};
 use weighbridge_probe::counters::EventSwitch;
+use weighbridge_record::Profile;
 
 const PROGRAM: &str = "/proc/self/exe";
 /// Long enough for some tens of samples.
@@ -125,8 +126,14 @@ fn samples(host: &Host) {
     }
     let pipe = profile.symbols.iter().find(|of| of.in_kernel && of.symbol.contains("pipe_"));
     assert!(pipe.is_some_and(|of| of.total_ns > 0.0), "{:?}", profile.symbols);
+    // The roles are in the kernel most of the time, and beside a load there are few samples of them.
+    let ours = |profile: &Profile| {
+        profile.symbols.iter().any(|of| !of.in_kernel && of.symbol.contains("weighbridge"))
+    };
+    let again =
+        || observe(host, "roundtrip/pipe/1/same-cpu", &probes, 2).and_then(|observed| observed.profile);
     assert!(
-        profile.symbols.iter().any(|of| !of.in_kernel && of.symbol.contains("weighbridge")),
+        ours(&profile) || (0..10).filter_map(|_| again()).any(|profile| ours(&profile)),
         "no function of ours"
     );
 }
