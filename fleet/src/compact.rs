@@ -58,7 +58,7 @@ pub async fn compact(from: &Store, to: &Store, before: &str) -> Result<Compacted
             .collect::<Vec<_>>()
             .await;
         let mut all = Vec::new();
-        for (name, of) in names.iter().zip(read) {
+        for of in read {
             match of {
                 Ok(batches) => {
                     done.from += 1;
