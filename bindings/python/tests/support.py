@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 BINDINGS = ROOT / "bindings/python"
 # Longer than a loaded machine takes: a test that is right never waits so long.
 LONG_S = 60.0
+# A shell starts what runs in its background with the signal ignored, and Python leaves that so: nothing would end what tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class TestCase(unittest.TestCase):
