@@ -318,7 +318,7 @@ fn is_this_program(process: &Path) -> bool {
     program(process).is_ok_and(|theirs| program(Path::new("/proc/self")).is_ok_and(|ours| ours == theirs))
 }
 
-/// Process ids of our children, in the order in which they were started (until numbers begin anew).
+/// Process ids of our children, in the order in which they were started.
 pub fn children() -> Vec<i32> {
     let us = std::process::id();
     let parent_of = |pid: i32| -> Option<u32> {
@@ -331,6 +331,10 @@ pub fn children() -> Vec<i32> {
         .filter(|pid| parent_of(*pid) == Some(us))
         .collect();
     pids.sort_unstable();
+    // Numbers begin anew: where two neighbors are further apart than half of all, the larger was started first.
+    let all: i32 = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap().trim().parse().unwrap();
+    let first = pids.windows(2).position(|pair| pair[1] - pair[0] > all / 2).map_or(0, |at| at + 1);
+    pids.rotate_left(first);
     pids
 }
 
