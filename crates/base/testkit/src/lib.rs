@@ -10,11 +10,17 @@
 //! * [`help`]: the help of a program and of all its commands.
 //! * [`heap`]: what the allocator has left for later.
 //! * [`proc`]: what the kernel says of a process.
-//! * [`skipped`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
+//! * [`skipped`], [`has_program`], [`has_header`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
+//! * [`watchdog`]: the end of a test that hangs.
 //!
 //! Waiting for an event is better than looking again and again: `eventually` is for what has no event to wait for.
 
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+// The names by which `#[test]` refers to this crate are valid in it, too.
+#[cfg(test)]
+extern crate self as causeway_testkit;
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit_macros;
 
 mod frozen;
 #[cfg(target_env = "gnu")]
@@ -23,15 +29,19 @@ pub mod help;
 mod peer;
 pub mod proc;
 mod process;
+mod skip;
 mod traced;
+pub mod watchdog;
 
-use std::fmt::{Debug, Display};
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
+pub use causeway_testkit_macros::test;
 pub use fastrand::Rng;
 pub use frozen::{ControlGroup, Freezer};
 pub use peer::{Peer, Role, play, setting};
 pub use process::{Running, assert_ran, at_another_time, rerun};
+pub use skip::{Cause, LIST, find_program, has_header, has_program, skipped};
 pub use tempfile::TempDir;
 pub use traced::{Call, Traced};
 
@@ -81,14 +91,9 @@ pub fn temp_dir(name: &str) -> TempDir {
     tempfile::Builder::new().prefix(&format!("{name}-")).tempdir().unwrap()
 }
 
-/// Prints why a test does not run on this machine: `return skipped("no dbus-daemon is installed")`.
-pub fn skipped(why: impl Display) {
-    eprintln!("skipped: {why}");
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{eventually, eventually_seen, eventually_some};
 
     #[test]
     fn what_is_waited_for_is_returned() {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Output};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{eventually, eventually_some, proc, skipped};
+use crate::{Cause, eventually, eventually_some, proc, skipped};
 
 /// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test
 /// `role` of the same module. What the test does there, it reads from variables of the environment; without them it
@@ -45,9 +45,7 @@ pub fn at_another_time(command: &Command, seconds: i64) -> Option<Command> {
     let there = unshared("cat".as_ref()).arg("/proc/uptime").output();
     let there = there.ok().and_then(|output| uptime(&String::from_utf8_lossy(&output.stdout)));
     if there.is_none_or(|there| ((there - here) - seconds as f64).abs() > seconds.abs() as f64 / 2.0) {
-        skipped(
-            "a time namespace cannot be made here: that needs root, Linux 5.6, and unshare of util-linux",
-        );
+        skipped(Cause::Rights("a time namespace"), "needs root, Linux 5.6, and unshare of util-linux");
         return None;
     }
     let mut shifted = unshared(command.get_program());

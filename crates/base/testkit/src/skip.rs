@@ -1,0 +1,93 @@
+//! Tests that do not run on this machine: each prints one line with its cause, which CI compares with a list.
+
+use std::fmt::{self, Display};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::watchdog::{current_test, print};
+
+/// The variable with the file to which each skip is appended, as `test: cause: detail`.
+pub const LIST: &str = "CAUSEWAY_TEST_SKIPS";
+
+/// What a machine lacks for a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Software, by the name of the program, header or module.
+    Missing(&'static str),
+    /// Rights of this user or of a container: `root`, `ptrace`, `namespaces`.
+    Rights(&'static str),
+    /// A property of the processor or the machine: `two CPUs`, `PMU`.
+    Hardware(&'static str),
+    /// A feature or setting of the kernel, or a file system: `SO_PASSRIGHTS`, `tracefs`.
+    Kernel(&'static str),
+    /// A variable that asks for a test which does not run by default.
+    Setting(&'static str),
+}
+
+impl Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Missing(name) => write!(f, "missing {name}"),
+            Cause::Rights(name) => write!(f, "rights {name}"),
+            Cause::Hardware(name) => write!(f, "hardware {name}"),
+            Cause::Kernel(name) => write!(f, "kernel {name}"),
+            Cause::Setting(name) => write!(f, "setting {name}"),
+        }
+    }
+}
+
+/// Prints why the current test does not run here: `return skipped(Cause::Missing("dbus-daemon"), "")`.
+///
+/// `detail` is an error message or a way to change it. The line passes the test harness, which shows the output of failed tests only.
+///
+/// # Panics
+/// The file that [`LIST`] names cannot be written.
+pub fn skipped(cause: Cause, detail: impl Display) {
+    let detail = detail.to_string();
+    let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
+    let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
+    let line = format!("skipped: {}: {cause}{detail}\n", current_test());
+    print(&line);
+    if let Some(path) = std::env::var_os(LIST) {
+        let file = OpenOptions::new().append(true).create(true).open(&path);
+        // One write for the line: programs of tests share the file.
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    }
+}
+
+/// The path of `program`, as the shell would find it. `None` if it is not installed.
+pub fn find_program(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file())
+}
+
+/// Whether `program` is installed; prints the skip of the current test if not: `if !has_program("git") { return; }`.
+pub fn has_program(program: &'static str) -> bool {
+    let found = find_program(program).is_some();
+    if !found {
+        skipped(Cause::Missing(program), "");
+    }
+    found
+}
+
+/// Whether the C compiler finds `header`; prints the skip of the current test if not.
+pub fn has_header(header: &'static str) -> bool {
+    let found = find_program("cc").is_some() && {
+        let check = Command::new("cc")
+            .args(["-E", "-include", header, "-x", "c", "/dev/null"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        check.is_ok_and(|status| status.success())
+    };
+    if !found {
+        skipped(Cause::Missing(header), "");
+    }
+    found
+}
