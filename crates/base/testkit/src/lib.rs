@@ -6,7 +6,7 @@
 //! * [`Running`]: a process that is killed and reaped with its test.
 //! * [`at_another_time`]: a process whose clocks differ.
 //! * [`Freezer`]: processes that stand still together.
-//! * [`temp_dir`]: a folder that ends with its test.
+//! * [`temp_dir`], [`temp_file`]: a folder or file that ends with its test.
 //! * [`help`]: the help of a program and of all its commands.
 //! * [`heap`]: what the allocator has left for later.
 //! * [`proc`]: what the kernel says of a process.
@@ -22,7 +22,9 @@ extern crate self as causeway_testkit;
 #[macro_use]
 extern crate causeway_testkit_macros;
 
+mod alarm;
 mod frozen;
+mod guardian;
 #[cfg(target_env = "gnu")]
 pub mod heap;
 pub mod help;
@@ -42,8 +44,8 @@ pub use frozen::{ControlGroup, Freezer};
 pub use peer::{Peer, Role, play, setting};
 pub use process::{Running, assert_ran, at_another_time, rerun};
 pub use skip::{Cause, LIST, find_program, has_header, has_program, skipped};
-pub use tempfile::TempDir;
-pub use traced::{Call, Traced};
+pub use tempfile::{NamedTempFile, TempDir};
+pub use traced::{Call, Traced, stop_for_tracer};
 
 /// How long a test waits for what must come: long enough for a machine that does ten other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -88,7 +90,14 @@ pub fn eventually_seen<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_it:
 
 /// An empty folder for temporary files, removed when dropped, whose path is short enough for a socket. `name` tells whose.
 pub fn temp_dir(name: &str) -> TempDir {
-    tempfile::Builder::new().prefix(&format!("{name}-")).tempdir().unwrap()
+    let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir();
+    folder.unwrap_or_else(|error| panic!("no temporary folder: {error}; set TMPDIR to a folder with space"))
+}
+
+/// An empty temporary file, removed when dropped.
+pub fn temp_file() -> NamedTempFile {
+    NamedTempFile::new()
+        .unwrap_or_else(|error| panic!("no temporary file: {error}; set TMPDIR to a folder with space"))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use syscalls::Sysno;
 
-use crate::proc;
+use crate::{guardian, proc};
 
 /// The variable with the limit in seconds.
 pub const LIMIT: &str = "CAUSEWAY_TEST_LIMIT_S";
@@ -85,12 +85,15 @@ impl Test {
     pub fn start(package: &str, module: &str, name: &str) -> Test {
         static WATCHDOG: Once = Once::new();
         let limit = limit();
-        WATCHDOG.call_once(|| {
-            thread::Builder::new()
-                .name("watchdog".into())
-                .spawn(move || watch(limit))
-                .expect("the watchdog starts");
-        });
+        // Miri reports a thread that outlives the program.
+        if !cfg!(miri) {
+            WATCHDOG.call_once(|| {
+                thread::Builder::new()
+                    .name("watchdog".into())
+                    .spawn(move || watch(limit))
+                    .expect("the watchdog starts");
+            });
+        }
         let module = module.split_once("::").map(|(_, module)| format!("{module}::")).unwrap_or_default();
         let test = format!("{package} {module}{name}");
         CURRENT.set(test.clone());
@@ -137,7 +140,10 @@ fn end(test: &str, elapsed: Duration) -> ! {
     for process in &processes {
         print(&describe(*process));
     }
-    print(&format!("watchdog: killed {} processes that the test program started\n", kill_all(processes)));
+    print(&format!(
+        "watchdog: killed {} processes that the test program started\n",
+        kill_all(self::processes)
+    ));
     // Destructors and exit handlers may wait for what hangs.
     // SAFETY: ends the process, which has no use for it afterwards.
     unsafe { libc::_exit(EXIT_STATUS) }
@@ -162,22 +168,34 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// The numbers of all processes.
+fn numbers() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// All living processes that a test program has marked with this value of [`RUN`].
+pub(crate) fn marked(mark: &str) -> BTreeSet<u32> {
+    let mark = format!("{RUN}={mark}");
+    let is_marked = |process: &u32| {
+        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    numbers().into_iter().filter(is_marked).filter(|process| is_alive(*process)).collect()
+}
+
+fn is_alive(process: u32) -> bool {
+    proc::state(process).is_some_and(|state| state != 'Z')
+}
+
 /// All other living processes of this run: descendants, and those with its mark.
 fn processes() -> BTreeSet<u32> {
     let own = process::id();
     // A process that plays a role has the mark of its test, and answers for its descendants only.
     let mark = env::var(RUN).ok().filter(|mark| mark.starts_with(&format!("{own}-")));
-    let mark = mark.map(|mark| format!("{RUN}={mark}"));
-    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all: Vec<u32> = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    let is_marked = |process: &u32| {
-        let Some(mark) = &mark else { return false };
-        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-    };
-    let mut found: BTreeSet<u32> = all.iter().copied().filter(is_marked).collect();
+    let mut found = mark.map(|mark| marked(&mark)).unwrap_or_default();
     let parents: Vec<(u32, u32)> =
-        all.iter().filter_map(|process| Some((*process, proc::parent(*process)?))).collect();
+        numbers().into_iter().filter_map(|process| Some((process, proc::parent(process)?))).collect();
     found.insert(own);
     loop {
         let before = found.len();
@@ -189,27 +207,26 @@ fn processes() -> BTreeSet<u32> {
         }
     }
     found.remove(&own);
-    found.retain(|process| proc::state(*process).is_some_and(|state| state != 'Z'));
+    found.retain(|process| is_alive(*process));
     found
 }
 
-/// Kills them and those that they start meanwhile. Returns how many.
-fn kill_all(processes: BTreeSet<u32>) -> usize {
+/// Kills the processes that `find` finds, and looks again for those that they start meanwhile. Returns how many were killed.
+pub(crate) fn kill_all(find: impl Fn() -> BTreeSet<u32>) -> usize {
     let mut killed = BTreeSet::new();
-    let mut open = processes;
     // What forks faster than it is killed does not keep the watchdog here.
     for _ in 0..20 {
-        for process in &open {
-            if let Some(pid) = i32::try_from(*process).ok().and_then(Pid::from_raw) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            killed.insert(*process);
-        }
-        thread::sleep(Duration::from_millis(10));
-        open = self::processes();
-        if open.is_empty() {
+        let found = find();
+        if found.is_empty() {
             break;
         }
+        for process in found {
+            if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            killed.insert(process);
+        }
+        thread::sleep(Duration::from_millis(10));
     }
     killed.len()
 }
@@ -295,13 +312,17 @@ fn print_own_stacks() {
 static MARK: extern "C" fn() = mark;
 
 extern "C" fn mark() {
-    if env::var_os(RUN).is_none() {
-        // A process number alone begins anew.
-        let start = fs::read_to_string("/proc/uptime").unwrap_or_default();
-        let start = start.split(' ').next().unwrap_or_default();
-        // SAFETY: no other thread exists yet.
-        unsafe { env::set_var(RUN, format!("{}-{start}", process::id())) };
+    // Miri has no processes.
+    if env::var_os(RUN).is_some() || cfg!(miri) {
+        return;
     }
+    // A process number alone begins anew.
+    let start = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let start = start.split(' ').next().unwrap_or_default();
+    let mark = format!("{}-{start}", process::id());
+    guardian::start(&mark);
+    // SAFETY: no other thread exists yet.
+    unsafe { env::set_var(RUN, mark) };
 }
 
 #[cfg(test)]

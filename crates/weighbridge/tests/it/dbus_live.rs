@@ -37,7 +37,7 @@ impl Bus {
                 skipped("dbus-daemon is not installed (package dbus-daemon)");
                 return None;
             }
-            daemon => Running(daemon.unwrap()),
+            daemon => Running::from(daemon.unwrap()),
         };
         let mut address = String::new();
         BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut address).unwrap();

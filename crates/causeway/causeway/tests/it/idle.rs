@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::{LONG, Peer, Role, asleep, eventually, eventually_seen, join, place};
 use causeway::{Error, Group, GroupOptions, Policy, SubscribeOptions, Subscriber, Waited};
-use causeway_testkit::{Call, Traced};
+use causeway_testkit::{Call, Traced, stop_for_tracer};
 use nix::libc;
 use nix::sys::signal::{Signal, raise};
 
@@ -41,7 +41,7 @@ fn kinds() -> [GroupOptions; 2] {
 /// Between every two stops one phase: first nothing, then one message per phase, then many, then one per phase again.
 fn publish_in_phases(socket: &Path) {
     let mut publisher = join(socket).publisher().unwrap();
-    raise(Signal::SIGSTOP).unwrap();
+    stop_for_tracer();
     // Subscribers are learned of here, and not in the middle of a phase.
     assert!(publisher.wait_for_subscribers(0, Some(LONG)).unwrap());
     raise(Signal::SIGSTOP).unwrap();
@@ -105,8 +105,7 @@ impl Scene {
         let (dir, socket) = place();
         let server = Peer::start("serve-idle", &socket, kind);
         let group = join(&socket);
-        let child = Peer::start("publish-in-phases", &socket, 0);
-        let publisher = Traced::seize_stopped(child.pid());
+        let (child, publisher) = Peer::start_traced("publish-in-phases", &socket, 0);
         let subscribe = |_| group.subscribe(SubscribeOptions::new(Policy::Lossy).timeout(LONG)).unwrap();
         let awake = (0..3).map(subscribe).collect();
         let sleepers: Vec<Peer> =

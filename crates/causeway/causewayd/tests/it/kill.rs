@@ -27,8 +27,7 @@ fn role() {
     let payload = Payload::from(Body::default().text(&"v".repeat(200)));
     let payload = (0..descriptors).fold(payload, |payload, _| payload.descriptor(file("victim")));
     let mut victim = Connection::open(socket).unwrap();
-    // The first stop is for its tracer to find it, the second for the moment before the send.
-    raise(Signal::SIGSTOP).unwrap();
+    stop_for_tracer();
     raise(Signal::SIGSTOP).unwrap();
     let sent = victim.emit(PATH, INTERFACE, "Victim", payload);
     raise(Signal::SIGSTOP).unwrap();
@@ -77,8 +76,7 @@ impl Scene {
             })
             .collect();
         let monitor = Monitor::open(bus.path()).unwrap();
-        let peer = start_role(module_path!(), "victim", &bus.path(), descriptors);
-        let victim = Traced::seize_stopped(peer.pid() as i32);
+        let (peer, victim) = start_traced(module_path!(), "victim", &bus.path(), descriptors);
         assert_eq!(victim.run(), None);
         let mut scene =
             Scene { victim, _peer: peer, monitor, survivor, listeners, received: [0; 2], _bus: bus };

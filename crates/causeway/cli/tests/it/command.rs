@@ -238,7 +238,7 @@ fn containers_that_share_one_bind_mounted_socket_share_the_group_and_the_news_of
     let group = elsewhere.path().join("group");
     let start =
         |what| start(&[env!("CARGO_BIN_EXE_causeway"), what, group.to_str().unwrap()]).spawn().unwrap();
-    let mut publisher = Running(start("publish"));
+    let mut publisher = Running::from(start("publish"));
     let subscribers = [start("subscribe"), served.run("subscribe")];
     served.joined(1, 2);
     publisher.0.stdin.as_mut().unwrap().write_all(b"from a container\n").unwrap();
@@ -256,7 +256,7 @@ fn a_server_in_a_container_serves_those_outside_whose_numbers_it_cannot_see() {
         return;
     }
     let served = Served::by(|path| inside(&CONTAINER, &[env!("CARGO_BIN_EXE_causeway")], &["serve", path]));
-    let (mut publisher, subscriber) = (Running(served.run("publish")), served.run("subscribe"));
+    let (mut publisher, subscriber) = (Running::from(served.run("publish")), served.run("subscribe"));
     served.joined(1, 1);
     let seen = served.report();
     assert_eq!((seen.publishers[0].pid, seen.subscribers[0].pid), (0, 0), "{seen:?}");

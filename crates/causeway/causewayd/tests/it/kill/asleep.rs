@@ -35,7 +35,7 @@ fn role() {
     if has_doorbell {
         member.use_descriptor().unwrap();
     }
-    raise(Signal::SIGSTOP).unwrap();
+    stop_for_tracer();
     loop {
         // Its tracer begins to count here.
         raise(Signal::SIGSTOP).unwrap();
@@ -78,8 +78,7 @@ impl Scene {
     fn new(how: &str) -> Scene {
         let bus = Bus::start();
         let sender = bus.member();
-        let process = start_role(module_path!(), how, &bus.path(), 0);
-        let victim = Traced::seize_stopped(process.pid() as i32);
+        let (process, victim) = start_traced(module_path!(), how, &bus.path(), 0);
         assert_eq!(victim.run(), None);
         let mut scene = Scene { victim, process, sender, bus };
         // What is done once is done, and not step by step.

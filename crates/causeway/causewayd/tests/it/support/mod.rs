@@ -31,7 +31,7 @@ pub use buses::{
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
     ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually, eventually_seen,
-    eventually_some, proc, setting, skipped, temp_dir,
+    eventually_some, proc, setting, skipped, stop_for_tracer, temp_dir,
 };
 
 pub const PATH: &str = "/com/example";
@@ -57,11 +57,14 @@ pub fn start_role(module: &str, name: &str, socket: &Path, number: u64) -> Runni
     Running::start(role_of(module, name, socket).env(NUMBER, number.to_string()))
 }
 
+/// As [`start_role`], with a tracer of the thread that calls [`stop_for_tracer`].
+pub fn start_traced(module: &str, name: &str, socket: &Path, number: u64) -> (Running, Traced) {
+    Traced::start(role_of(module, name, socket).env(NUMBER, number.to_string()))
+}
+
 /// The role of this process, the socket, and a number. `None` in the test itself.
 pub fn play() -> Option<(String, PathBuf, u64)> {
     let role = std::env::var(ROLE).ok()?;
-    // By this name a tracer finds the thread.
-    rustix::thread::set_name(c"role").unwrap();
     let socket = std::env::var_os(causeway_bus::ADDRESS_VARIABLE).unwrap_or_default();
     Some((role, socket.into(), setting(NUMBER, 0)))
 }
