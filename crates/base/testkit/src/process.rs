@@ -12,7 +12,7 @@ use rustix::process::{
 };
 
 use crate::watchdog::{self, describe};
-use crate::{Cause, PATIENCE, eventually, proc, skipped};
+use crate::{Cause, PATIENCE, eventually, proc, skip, skipped};
 
 /// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test
 /// `role` of the same module. What the test does there, it reads from variables of the environment; without them it
@@ -22,6 +22,7 @@ pub fn rerun(module: &str, test: &str) -> Command {
     command.args(["--exact", &test_name(module, test), "--nocapture", "--test-threads=1"]);
     // Its own watchdog prints more than that of this program, which would kill it.
     command.env(watchdog::LIMIT, (watchdog::limit().as_secs() * 9 / 10).max(1).to_string());
+    command.env(skip::TEST, skip::test());
     command
 }
 
