@@ -120,9 +120,9 @@ round_trip() {
     "$@" "$folder/causeway" serve "$at" >&2 &
     local server=$!
     appears "$at"
-    "$@" "$folder/causeway" subscribe "$at" >"$at.said" &
+    timeout 60 "$@" "$folder/causeway" subscribe "$at" >"$at.said" &
     local subscriber=$!
-    echo "42.17" | "$@" "$folder/causeway" publish --wait-for-subscribers 1 "$at"
+    echo "42.17" | timeout 60 "$@" "$folder/causeway" publish --wait-for-subscribers 1 "$at"
     wait "$subscriber" || fail "the subscriber ended with $?"
     kill "$server" && wait "$server" || true
     said=$(cat "$at.said")

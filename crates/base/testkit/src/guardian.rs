@@ -10,7 +10,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-use std::{fs, process, thread};
+use std::{fs, thread};
 
 use nix::libc;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -84,7 +84,7 @@ fn close_all_but(program: &OwnedFd) {
 mod tests {
     use std::env;
     use std::io::Read;
-    use std::process::{Command, Stdio};
+    use std::process::{self, Command, Stdio};
 
     use crate::watchdog::RUN;
     use crate::{Running, eventually, eventually_some, proc, rerun, temp_file};

@@ -23,7 +23,7 @@ use nix::unistd::{Pid, gettid};
 
 use crate::alarm::Alarm;
 use crate::watchdog::describe;
-use crate::{PATIENCE, Running, eventually, eventually_some, proc, temp_file};
+use crate::{Cause, PATIENCE, Running, eventually, eventually_some, proc, skipped, temp_file};
 
 /// The variable with the file to which a role writes the number of the thread that its tracer gets.
 const THREAD: &str = "TESTKIT_THREAD";
@@ -65,6 +65,18 @@ pub fn stop_for_tracer() {
         env::var_os(THREAD).unwrap_or_else(|| panic!("{THREAD} is not set: no tracer started this process"));
     fs::write(&file, format!("{}\n", gettid())).unwrap_or_else(|error| panic!("{file:?}: {error}"));
     raise(Signal::SIGSTOP).unwrap();
+}
+
+/// Whether this process may trace another one; prints the skip of the current test if not.
+pub fn has_ptrace() -> bool {
+    let process = Running::start(Command::new("sleep").arg("1000"));
+    match ptrace::seize(Pid::from_raw(process.pid().cast_signed()), ptrace::Options::empty()) {
+        Ok(()) => true,
+        Err(error) => {
+            skipped(Cause::Rights("ptrace"), error);
+            false
+        }
+    }
 }
 
 impl Traced {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use causeway::{Error, Group, GroupOptions, Policy, Publisher, Received, Trust, TryRecvError, Waited};
-use causeway_testkit::{Cause, ControlGroup, Freezer, Traced, proc, skipped, stop_for_tracer};
+use causeway_testkit::{Cause, ControlGroup, Freezer, Traced, has_ptrace, proc, skipped, stop_for_tracer};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, setpgid};
 
@@ -137,6 +137,9 @@ fn moments(total: u64, is_whole: bool, few: u64) -> Vec<u64> {
 
 #[test]
 fn a_message_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_its_sleep() {
+    if !has_ptrace() {
+        return;
+    }
     for (role, options) in ways() {
         let mut scene = Scene::new(role, options);
         let total = scene.is_heard(u64::MAX, role, |_| {});
@@ -152,6 +155,9 @@ fn a_message_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_its_s
 
 #[test]
 fn the_next_log_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_its_sleep() {
+    if !has_ptrace() {
+        return;
+    }
     for (role, options) in ways() {
         let mut scene = Scene::new(role, options.late_publishers());
         let mut bytes = 8192;
@@ -165,6 +171,9 @@ fn the_next_log_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_it
 
 #[test]
 fn the_death_of_all_publishers_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_its_sleep() {
+    if !has_ptrace() {
+        return;
+    }
     for role in ["sleep-on-futex", "sleep-on-doorbell"] {
         let total = Scene::new(role, small()).is_heard(u64::MAX, role, |_| {});
         for k in moments(total, false, 10) {

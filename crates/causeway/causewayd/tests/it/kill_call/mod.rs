@@ -165,6 +165,9 @@ fn kill_at_all_moments(
 
 #[test]
 fn a_call_whose_callee_is_killed_after_any_system_call_ends_and_leaves_nothing() {
+    if !has_ptrace() {
+        return;
+    }
     own_process!();
     for way in WAYS {
         let mut scene = Scene::start();
@@ -195,6 +198,9 @@ fn kill_callee(scene: &mut Scene, (caller, callee): (Kind, Kind), k: u64) -> Kil
 
 #[test]
 fn a_caller_killed_after_any_system_call_of_its_call_leaves_nothing() {
+    if !has_ptrace() {
+        return;
+    }
     own_process!();
     for way in WAYS {
         let mut scene = Scene::start();
@@ -242,6 +248,9 @@ fn kill_caller(scene: &mut Scene, (caller, callee): (Kind, Kind), k: u64) -> (u6
 
 #[test]
 fn a_call_ends_when_causewayd_is_killed_after_any_of_its_system_calls_and_members_go_on() {
+    if !has_ptrace() {
+        return;
+    }
     own_process!();
     for way in WAYS {
         // The first bus has brought the thread that watches all buses.
