@@ -75,6 +75,15 @@ pub fn has_program(program: &'static str) -> bool {
     found
 }
 
+/// Whether this process is root; prints the skip of the current test if not.
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skipped(Cause::Rights("root"), "");
+    }
+    is_root
+}
+
 /// Whether the C compiler finds `header`; prints the skip of the current test if not.
 pub fn has_header(header: &'static str) -> bool {
     let found = find_program("cc").is_some() && {

@@ -6,8 +6,8 @@
 //!
 //! # Safety
 //! The environment is changed before `main`, while there is one thread. The stack of a thread of this process is taken by a signal handler,
-//! which allocates and needs the ordinary stack (an alternate one is too small): it may wait for a lock that the interrupted code holds. That is why the watchdog waits for it [`STACK_LIMIT`] and then
-//! goes on; the process ends in either case.
+//! which allocates and needs the ordinary stack (an alternate one is too small): it may wait for a lock that the interrupted code holds. That is
+//! why the watchdog waits for it [`STACK_LIMIT`] and then goes on; the process ends in either case.
 #![allow(unsafe_code)]
 
 use std::backtrace::Backtrace;
@@ -85,12 +85,15 @@ impl Test {
     pub fn start(package: &str, module: &str, name: &str) -> Test {
         static WATCHDOG: Once = Once::new();
         let limit = limit();
-        WATCHDOG.call_once(|| {
-            thread::Builder::new()
-                .name("watchdog".into())
-                .spawn(move || watch(limit))
-                .expect("the watchdog starts");
-        });
+        // Miri reports each thread that `main` leaves.
+        if !cfg!(miri) {
+            WATCHDOG.call_once(|| {
+                thread::Builder::new()
+                    .name("watchdog".into())
+                    .spawn(move || watch(limit))
+                    .expect("the watchdog starts");
+            });
+        }
         let module = module.split_once("::").map(|(_, module)| format!("{module}::")).unwrap_or_default();
         let test = format!("{package} {module}{name}");
         CURRENT.set(test.clone());
@@ -288,10 +291,10 @@ fn print_own_stacks() {
     }
 }
 
-/// Marks this process for those that it starts, before `main`.
+/// Marks this process for those that it starts, before `main`. Miri lets it start none and read no file.
 #[used]
 // SAFETY: the C library calls each function of this section once, before `main`.
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(not(miri), unsafe(link_section = ".init_array"))]
 static MARK: extern "C" fn() = mark;
 
 extern "C" fn mark() {
