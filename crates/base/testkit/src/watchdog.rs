@@ -14,6 +14,7 @@ use std::backtrace::Backtrace;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,9 +42,7 @@ pub const EXIT_STATUS: i32 = 124;
 
 const STACK_LIMIT: Duration = Duration::from_secs(2);
 
-/// How often the watchdog looks.
-const PERIOD: Duration = Duration::from_millis(250);
-
+/// In the order of their start.
 static RUNNING: Mutex<Vec<(u64, String, Instant)>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -53,12 +52,13 @@ thread_local! {
 /// How long a test of this process may take.
 ///
 /// # Panics
-/// The variable [`LIMIT`] is not a whole number of seconds.
+/// The variable [`LIMIT`] is not a whole number of seconds above 0.
 pub fn limit() -> Duration {
     match env::var(LIMIT) {
-        Ok(text) => Duration::from_secs(
-            text.parse().unwrap_or_else(|_| panic!("{LIMIT}={text}: not a whole number of seconds")),
-        ),
+        Ok(text) => match text.parse::<NonZeroU64>() {
+            Ok(seconds) => Duration::from_secs(seconds.get()),
+            Err(_) => panic!("{LIMIT}={text}: must be a whole number of seconds above 0 (for example 120)"),
+        },
         Err(_) => DEFAULT_LIMIT,
     }
 }
@@ -116,14 +116,14 @@ impl Drop for Test {
     }
 }
 
+/// Sleeps until the oldest test may take no longer: tests count what their processes do, and this thread is in each of them.
 fn watch(limit: Duration) {
     loop {
-        thread::sleep(PERIOD.min(limit));
-        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let hung = running.iter().find(|(_, _, start)| start.elapsed() >= limit).cloned();
-        drop(running);
-        if let Some((_, test, start)) = hung {
-            end(&test, start.elapsed());
+        let oldest = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).first().cloned();
+        let elapsed = oldest.as_ref().map_or(Duration::ZERO, |(_, _, start)| start.elapsed());
+        match oldest {
+            Some((_, test, _)) if elapsed >= limit => end(&test, elapsed),
+            _ => thread::sleep(limit.saturating_sub(elapsed)),
         }
     }
 }

@@ -2,7 +2,6 @@
 //! with this one. Skipped where `bustle` or `dbus-daemon` is not installed.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 

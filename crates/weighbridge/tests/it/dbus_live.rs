@@ -1,6 +1,6 @@
 //! `weighbridge dbus` beside a bus that runs: its consent, its end, and what is not a bus.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};

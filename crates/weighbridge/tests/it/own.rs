@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use causeway_testkit::{Cause, has_header, has_program, skipped};
+use causeway_testkit::{has_header, has_program};
 
 use super::*;
 
