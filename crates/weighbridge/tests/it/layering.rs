@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use crate::workspace::{Dependency, Package, crates, packages};
+use crate::workspace::{Dependency, Package, crates, has_cargo, packages};
 
 /// Every product, and those that its packages may need. None is listed before what it needs.
 const PRODUCTS: &[(&str, &[&str])] = &[
@@ -79,7 +79,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
 
 #[test]
 fn dependencies_point_down() {
-    let packages = packages();
+    let Some(packages) = packages() else { return };
     for (name, _) in ALONE {
         assert!(packages.iter().any(|package| package.name == *name), "no package {name}");
     }
@@ -88,7 +88,7 @@ fn dependencies_point_down() {
 
 #[test]
 fn every_arrow_that_must_never_be_is_refused_where_it_is_added() {
-    let packages = packages();
+    let Some(packages) = packages() else { return };
     let is_known = |name: &str| packages.iter().any(|of| of.name == name || of.needs(name));
     for (of, never, why) in NEVER {
         let at = packages.iter().position(|package| is_of(of, package));
@@ -123,6 +123,9 @@ const OF_A_MEMBER: &[&str] = &[
 
 #[test]
 fn a_member_compiles_these_packages_and_no_others() {
+    if !has_cargo() {
+        return;
+    }
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([
         "tree",
