@@ -1,7 +1,7 @@
 //! Real cases, observed by what can be used here. The peers are fresh processes of this very program.
 
 #[path = "../../targets/tests/conformance/runs.rs"]
-#[allow(dead_code, clippy::print_stderr, reason = "targets use the rest, and say why one is skipped")]
+#[allow(dead_code, clippy::print_stderr, reason = "targets use the rest, and it reports wrong filters")]
 mod runs;
 
 use std::os::fd::OwnedFd;
@@ -9,11 +9,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
-use causeway_testkit::skipped;
-use libtest_mimic::Trial;
+use causeway_testkit::{Cause, skipped};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-use weighbridge_harness::catalogue;
-use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::{self, Coordinator, PeerStart};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
@@ -23,6 +20,8 @@ use weighbridge_observe::{Observed, Observer, Outcome, Settings};
 use weighbridge_probe::counters::EventSwitch;
 use weighbridge_record::Profile;
 
+use runs::prepare_or_skip;
+
 const PROGRAM: &str = "/proc/self/exe";
 /// Long enough for some tens of samples.
 const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 20, least_samples: 4, run_ns: 40_000_000 };
@@ -30,12 +29,7 @@ const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 20, least_samples
 fn main() -> ExitCode {
     weighbridge_targets::register();
     runs::main(|host| {
-        let trial = |name: &str, test: fn(&Host)| {
-            Trial::test(name, move || {
-                test(host);
-                Ok(())
-            })
-        };
+        let trial = |name: &str, test: fn(&Host)| runs::watched(name, move || test(host));
         vec![
             trial("a_round_trip_over_a_pipe_switches_twice_on_one_cpu", counts),
             trial("samples_find_the_pipe_in_the_kernel", samples),
@@ -47,13 +41,8 @@ fn main() -> ExitCode {
     })
 }
 
-fn prepare(host: &Host, id: &str) -> Option<Prepared> {
-    let prepared = catalogue::prepare(&id.parse().unwrap(), host);
-    prepared.inspect_err(|why| skipped(format!("{id}: {why:?}"))).ok()
-}
-
 fn observe(host: &Host, id: &str, probes: &Probes, rounds: u32) -> Option<Observed> {
-    let case = prepare(host, id)?;
+    let case = prepare_or_skip(host, &id.parse().unwrap())?;
     let interrupt = Interrupt::install().unwrap();
     let coordinator = Coordinator::new(host, &interrupt, PROGRAM.into(), 1);
     let settings = Settings { rounds, timing: TIMING, ..Settings::new(1) };
@@ -67,11 +56,17 @@ fn probes(host: &Host) -> Probes {
     Probes::of(host.measured_cpus[0], Path::new(PROGRAM))
 }
 
-/// Does it work here? If not, says why.
+/// Does it work here? Prints the skip of the current test if not.
 fn has(probes: &Probes, probe: Probe) -> bool {
     let tried = probes.all.iter().find(|tried| tried.probe == probe);
     if !probes.has(probe) {
-        skipped(format!("{tried:?}"));
+        let cause = match probe {
+            Probe::Software | Probe::Sampling => Cause::Rights("perf"),
+            Probe::Tracepoints | Probe::Interrupts | Probe::Halts => Cause::Kernel("tracefs"),
+            Probe::Hardware => Cause::Hardware("PMU"),
+            Probe::SystemCalls => Cause::Rights("ptrace"),
+        };
+        skipped(cause, format!("{tried:?}"));
     }
     probes.has(probe)
 }
@@ -121,7 +116,7 @@ fn samples(host: &Host) {
         assert!(part.is_some_and(|part| part.user_ns + part.kernel_ns > 0.0), "{role}: {:?}", profile.parts);
     }
     if let Some(why) = &profile.symbols_hidden {
-        skipped(why);
+        skipped(Cause::Rights("kernel symbols"), why);
         return;
     }
     let pipe = profile.symbols.iter().find(|of| of.in_kernel && of.symbol.contains("pipe_"));
@@ -142,7 +137,7 @@ fn failures(host: &Host) {
     let mut probes = probes(host);
     let hardware = probes.all.iter_mut().find(|tried| tried.probe == Probe::Hardware).unwrap();
     if !matches!(hardware.status, Status::Refused(_)) {
-        skipped("this machine has what the test pretends to have");
+        skipped(Cause::Hardware("absence of a PMU"), "the test pretends to have one");
         return;
     }
     hardware.status = Status::Usable;
@@ -154,7 +149,8 @@ fn failures(host: &Host) {
 }
 
 fn refused_events(host: &Host) {
-    let Some(case) = prepare(host, "roundtrip/pipe/1/same-cpu") else { return };
+    let id = "roundtrip/pipe/1/same-cpu".parse().unwrap();
+    let Some(case) = prepare_or_skip(host, &id) else { return };
     let interrupt = Interrupt::install().unwrap();
     let mut coordinator = Coordinator::new(host, &interrupt, PROGRAM.into(), 1);
     let no_event = OwnedFd::from(std::fs::File::open("/proc/self/status").unwrap());
@@ -178,7 +174,10 @@ fn other_patterns(host: &Host) {
         let Some(observed) = observe(host, id, &probes, 1) else { continue };
         let looks = &observed.observation.looks;
         assert!(looks.iter().all(|look| look.failures.is_empty() && look.pairs == 1), "{id}: {looks:?}");
-        let Some(profile) = observed.profile else { continue };
+        let Some(profile) = observed.profile else {
+            assert!(!has(&probes, Probe::Sampling), "{id}: no samples");
+            continue;
+        };
         let ours: f64 = profile
             .parts
             .iter()
@@ -199,7 +198,7 @@ fn unprivileged(host: &Host) {
     let cpu = host.measured_cpus[0];
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if paranoid.trim().parse().is_ok_and(|paranoid: i64| paranoid < 1) {
-        skipped("everybody may look here");
+        skipped(Cause::Kernel("perf_event_paranoid"), "it is below 1: every user may observe");
         return;
     }
     // Capabilities belong to a thread.

@@ -187,13 +187,16 @@ pub fn make_fifo(dir: BorrowedFd<'_>, name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use causeway_testkit::{Cause, skipped};
     use rustix::fs::OFlags;
     use rustix::io::{Errno, read, write};
+
+    const NAMESPACES: Cause = Cause::Rights("namespaces");
 
     fn unless_forbidden<T>(result: Result<T>) -> Option<T> {
         match result {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
-                eprintln!("skipped: {error}");
+                skipped(NAMESPACES, error);
                 None
             }
             other => Some(other.unwrap_or_else(|error: Error| panic!("{error}"))),
@@ -203,9 +206,9 @@ mod tests {
     #[test]
     fn a_private_ipc_namespace_is_another_one_with_the_same_limits() {
         // On a thread of its own: the namespace goes with it.
-        let thread = std::thread::spawn(|| {
+        let thread = std::thread::spawn(|| -> Result<Option<String>> {
             let namespace = || std::fs::read_link("/proc/thread-self/ns/ipc").unwrap();
-            let Some(()) = unless_forbidden(private_ipc()) else { return };
+            private_ipc()?;
             let second = namespace();
             // Values that no kernel has by default, in a namespace where no other process sees them.
             let limits = [
@@ -216,7 +219,7 @@ mod tests {
             let path = |name| format!("/proc/sys/{name}");
             for (name, value) in limits {
                 if let Err(error) = std::fs::write(path(name), value) {
-                    return eprintln!("skipped: cannot write {name}: {error}");
+                    return Ok(Some(format!("cannot write {name}: {error}")));
                 }
             }
             private_ipc().unwrap();
@@ -224,8 +227,12 @@ mod tests {
             for (name, value) in limits {
                 assert_eq!(std::fs::read_to_string(path(name)).unwrap(), value, "{name}");
             }
+            Ok(None)
         });
-        thread.join().unwrap();
+        // The thread of the test has its name, which the line about the skip begins with.
+        if let Some(Some(why)) = unless_forbidden(thread.join().unwrap()) {
+            skipped(NAMESPACES, why);
+        }
     }
 
     #[test]
@@ -233,13 +240,13 @@ mod tests {
         use std::net::{TcpListener, TcpStream};
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outside.local_addr().unwrap();
-        let thread = std::thread::spawn(move || {
-            unless_forbidden(private_net())?;
+        let thread = std::thread::spawn(move || -> Result<TcpListener> {
+            private_net()?;
             assert!(TcpStream::connect(address).is_err(), "what listens outside is not here");
-            Some(TcpListener::bind(address).unwrap())
+            Ok(TcpListener::bind(address).unwrap())
         });
         // The socket keeps its network when the thread is gone, and is not reached from outside.
-        let Some(inside) = thread.join().unwrap() else { return };
+        let Some(inside) = unless_forbidden(thread.join().unwrap()) else { return };
         let _client = TcpStream::connect(address).unwrap();
         inside.set_nonblocking(true).unwrap();
         assert!(inside.accept().is_err() && outside.accept().is_ok());

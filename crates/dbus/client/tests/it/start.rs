@@ -2,7 +2,7 @@
 
 use causeway_bus::client::{Bus, native_path};
 use causeway_dbus_wire::wire::Body;
-use causeway_testkit::eventually;
+use causeway_testkit::{Cause, eventually, skipped};
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program, clean_up};
 
 /// Does something listen at this address in the abstract namespace?
@@ -16,7 +16,7 @@ fn installed_brokers_answer_and_leave_no_process_and_no_socket() {
     for program in Program::ALL {
         let broker = match Broker::start(program, &Limits::default()) {
             Err(error @ Error::Missing(_)) => {
-                println!("skipped: {error}");
+                skipped(Cause::Missing(program.file()), error);
                 continue;
             }
             started => started.unwrap(),

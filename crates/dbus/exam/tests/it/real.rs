@@ -10,7 +10,7 @@ const AT_ONCE: usize = 2;
 
 /// A property with a broker of its own.
 fn examine(program: Program, property: &Property) {
-    let Some(broker) = start(program) else { return };
+    let broker = start(program).expect("only installed brokers are examined");
     let bus = Bus::new(broker.address(), Some(broker.pid()));
     let (id, outcome) = (property.id, property.examine(&bus));
     println!("{program} {id}: {} — {}", outcome.cell(), outcome.evidence());

@@ -116,6 +116,7 @@ fn current_khz(cpus: &Path, cpu: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use causeway_testkit::{Cause, skipped};
 
     #[test]
     fn a_cpu_at_twice_the_nominal_frequency_is_told_so_and_a_halted_one_is_not() {
@@ -149,7 +150,7 @@ mod tests {
         assert!(found.len() <= 1 && found.iter().all(|of| of.cpu == 0 && of.khz > 0), "{found:?}");
         match msr {
             Ok(_) => assert!(found[0].is_mean, "{found:?}"),
-            Err(why) => causeway_testkit::skipped(format!("no mean frequency: {why}")),
+            Err(why) => skipped(Cause::Hardware("APERF"), why),
         }
     }
 }

@@ -189,9 +189,10 @@ fn dropped_in(stats: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use causeway_testkit::{Cause, skipped};
 
     fn tracefs() -> Option<Tracefs> {
-        Tracefs::open().map_err(|error| eprintln!("skipped: {error}")).ok()
+        Tracefs::open().map_err(|error| skipped(Cause::Kernel("tracefs"), error)).ok()
     }
 
     fn exists(tracefs: &Tracefs, name: &str) -> bool {

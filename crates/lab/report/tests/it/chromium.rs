@@ -1,6 +1,6 @@
 //! The page in a real browser: charts drawn, console silent, no sideways scrolling, light and dark; what keys and pointers do.
 //!
-//! Without a Chromium on PATH these tests print that and pass.
+//! Without a Chromium on PATH these tests are skipped.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use causeway_testkit::{Cause, find_program, skipped};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use weighbridge_record::{CaseId, Line, Reading, Timeline};
@@ -31,14 +32,11 @@ enum Scheme {
     Light = 1,
 }
 
-#[allow(clippy::print_stderr, reason = "a test that is skipped says why")]
+/// The browser; prints the skip of the current test if there is none.
 fn chromium() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let found = std::env::split_paths(&path)
-        .find_map(|folder| names.iter().map(|name| folder.join(name)).find(|program| program.is_file()));
+    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(find_program);
     if found.is_none() {
-        eprintln!("skipped: no Chromium on PATH");
+        skipped(Cause::Missing("chromium"), "");
     }
     found
 }

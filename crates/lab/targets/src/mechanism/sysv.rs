@@ -90,6 +90,7 @@ mod tests {
     use super::*;
     use crate::mechanism::msg_sysv::Queues;
     use crate::signal::sem_sysv::Sets;
+    use causeway_testkit::{Cause, skipped};
 
     fn exists<K: Kind>(id: i32) -> bool {
         let table = fs::read_to_string(K::TABLE).unwrap();
@@ -98,7 +99,7 @@ mod tests {
 
     fn leaves_nothing<K: Kind>() {
         let ours = match Object::<K>::make() {
-            Err(error) => return eprintln!("skipped: {error}"),
+            Err(error) => return skipped(Cause::Kernel("System V IPC"), error),
             Ok(ours) => ours,
         };
         let mut child = std::process::Command::new("/bin/true").spawn().unwrap();

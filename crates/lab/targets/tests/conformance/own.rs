@@ -2,10 +2,9 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use causeway_testkit::TempDir;
+use causeway_testkit::{TempDir, find_program, has_program, temp_dir};
 use libtest_mimic::Trial;
 use weighbridge_harness::catalogue;
-use weighbridge_harness::contract::Target;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::peer;
 use weighbridge_targets::own;
@@ -30,20 +29,22 @@ pub fn begin() -> Result<Option<TempDir>, ExitCode> {
 }
 
 fn load() -> Option<TempDir> {
-    let folder = causeway_testkit::temp_dir("own");
+    let compiler = find_program("cc")?;
+    let folder = temp_dir("own");
     let object = folder.path().join("libdoorbell.so");
-    let mut cc = Command::new("cc");
+    let mut cc = Command::new(compiler);
     cc.args(["-O2", "-shared", "-fPIC", SOURCE, "-o"]).arg(&object).stdin(Stdio::null());
-    let Ok(status) = cc.status() else {
-        causeway_testkit::skipped("no C compiler (cc) is installed");
-        return None;
-    };
-    assert!(status.success(), "{SOURCE} is not compiled");
+    assert!(cc.status().unwrap().success(), "{SOURCE} is not compiled");
     own::load(&[object]).unwrap();
     Some(folder)
 }
 
 pub fn trials(host: &'static Host) -> Vec<Trial> {
-    let mine = catalogue::all().filter(|target| target.id == "doorbell");
-    mine.flat_map(|target: &'static Target| runs::trials_of(host, target, pairs::PROMISES)).collect()
+    if let Some(target) = catalogue::all().find(|target| target.id == "doorbell") {
+        return runs::trials_of(host, target, pairs::PROMISES).collect();
+    }
+    let skip = || {
+        has_program("cc");
+    };
+    pairs::PROMISES.iter().map(|(name, _)| runs::trial(format!("mechanism/doorbell/{name}"), skip)).collect()
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use causeway_testkit::{Cause, skipped, watchdog};
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_harness::catalogue::{self, Refusal};
@@ -86,12 +87,20 @@ pub fn named(host: &'static Host, group: &str, tests: Named) -> impl Iterator<It
     tests.iter().map(move |(name, test)| trial(format!("{group}/{name}"), move || test(host)))
 }
 
-/// A test after which nothing is left.
-pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        leaving_nothing(test);
+/// A test that the watchdog ends if it hangs.
+pub fn watched(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> Trial {
+    let name = name.into();
+    Trial::test(name.clone(), move || {
+        let _test = watchdog::Test::start(env!("CARGO_PKG_NAME"), "", &name);
+        test();
         Ok(())
     })
+}
+
+/// The same, after which nothing is left.
+pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> Trial {
+    // The watchdog's thread runs before threads are counted.
+    watched(name, move || leaving_nothing(test))
 }
 
 /// Prepares a case that exists, or says why the machine has no place for it.
@@ -102,9 +111,44 @@ pub fn prepare(host: &Host, id: &CaseId) -> Result<Prepared, String> {
     })
 }
 
-/// The same; `None` and a printed reason where the machine has no place for it.
+/// The same; `None` and the skip of the current test where the machine has no place for it.
 pub fn prepare_or_skip(host: &Host, id: &CaseId) -> Option<Prepared> {
-    prepare(host, id).inspect_err(|why| eprintln!("skipped: {id}: {why}")).ok()
+    prepare(host, id).inspect_err(|why| skip(id, why)).ok()
+}
+
+/// What a machine lacks that refuses a case in these words.
+const LACKING: &[(&str, Cause)] = &[
+    ("needs two CPUs", Cause::Hardware("two CPUs")),
+    ("no other role to hand an object to", Cause::Hardware("two CPUs")),
+    ("roles that spin on", Cause::Hardware("a CPU for each role")),
+    ("not an x86-64", Cause::Hardware("x86-64")),
+    ("not known for this processor", Cause::Hardware("x86-64")),
+    ("MemAvailable", Cause::Hardware("memory")),
+    ("needs to pin threads", Cause::Rights("pinning")),
+    ("needs networks of its own", Cause::Rights("namespaces")),
+    ("RLIMIT_NOFILE", Cause::Rights("open files")),
+    ("RLIMIT_MSGQUEUE", Cause::Rights("message queues")),
+    ("no /bin/true here", Cause::Missing("coreutils")),
+    ("io_uring is not available", Cause::Kernel("io_uring")),
+    ("CONFIG_SYSVIPC", Cause::Kernel("System V IPC")),
+    ("CONFIG_POSIX_MQUEUE", Cause::Kernel("POSIX message queues")),
+    ("net.core.wmem_default", Cause::Kernel("net.core.wmem_default")),
+    ("mounted read-only", Cause::Kernel("writable /proc/sys")),
+    ("multicast does not work", Cause::Kernel("multicast on loopback")),
+    ("CAP_NET_ADMIN", Cause::Rights("root")),
+    ("/dev/shm", Cause::Kernel("/dev/shm")),
+];
+
+/// Prints what the machine lacks for a refused case. A case that every machine refuses is not a skip.
+pub fn skip(id: &CaseId, why: &str) {
+    const EVERYWHERE: [&str; 2] = ["spinning on one CPU", "pages for each receiver are more than"];
+    let is_of_placement = id.placement != "free" && why.contains("roles that spin on");
+    if is_of_placement || EVERYWHERE.iter().any(|words| why.contains(words)) {
+        return;
+    }
+    let lacking = LACKING.iter().find(|(words, _)| why.contains(words));
+    let (_, cause) = lacking.unwrap_or_else(|| panic!("{id} is refused for an unknown reason: {why}"));
+    skipped(*cause, format!("{id}: {why}"));
 }
 
 /// The case with these axes set as well.
@@ -157,7 +201,7 @@ pub fn measured(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     measured
 }
 
-/// The same; `None` and a printed reason where the machine has no place for the case.
+/// The same; `None` and the skip of the current test where the machine has no place for the case.
 pub fn measured_or_skip(host: &Host, id: &str, timing: Timing) -> Option<(Prepared, Measured)> {
     let case = prepare_or_skip(host, &id.parse().unwrap())?;
     let measured = measured(host, &case, timing);
@@ -263,11 +307,15 @@ pub fn everywhere(target: &Target, payload_bytes: u64) -> Vec<CaseId> {
     PATTERNS.map(of).concat()
 }
 
-/// Where a mechanism is measured when one place is enough: on one CPU, unless it spins.
-pub fn anywhere(target: &Target, host: &Host) -> Option<&'static str> {
-    PLACEMENTS
-        .into_iter()
-        .find(|placement| prepare(host, &CaseId::new("roundtrip", target.id, 1, placement)).is_ok())
+/// Where a mechanism is measured when one place is enough: on one CPU, unless it spins. `None` and the skip of the current test where
+/// the machine has no place for it.
+pub fn anywhere_or_skip(target: &Target, host: &Host) -> Option<&'static str> {
+    let case = |placement: &str| CaseId::new("roundtrip", target.id, 1, placement);
+    let [one, two] = PLACEMENTS;
+    match prepare(host, &case(one)) {
+        Ok(_) => Some(one),
+        Err(_) => prepare_or_skip(host, &case(two)).map(|_| two),
+    }
 }
 
 /// What this process holds, and what of ours has a name.
