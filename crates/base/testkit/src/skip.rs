@@ -83,6 +83,17 @@ pub fn has_program(program: &'static str) -> bool {
     found
 }
 
+/// Whether `trial` succeeds, a command that tries what the test needs; prints the skip of the current test if not, with the error of the command.
+pub fn trial_succeeds(trial: &mut Command, cause: Cause) -> bool {
+    let why = match trial.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)),
+        Err(error) => format!("{}: {error}", trial.get_program().display()),
+    };
+    skipped(cause, why);
+    false
+}
+
 /// Whether this process is root; prints the skip of the current test if not.
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();

@@ -153,7 +153,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plain = folder.path().join("config");
         fs::write(&plain, "CONFIG_X=y\n").unwrap();
-        if !has_program("gzip") {
+        if !causeway_testkit::has_program("gzip") {
             return;
         }
         assert!(Command::new("gzip").arg("-k").arg(&plain).status().unwrap().success());

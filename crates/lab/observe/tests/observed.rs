@@ -1,7 +1,7 @@
 //! Real cases, observed by what can be used here. The peers are fresh processes of this very program.
 
 #[path = "../../targets/tests/conformance/runs.rs"]
-#[allow(dead_code, clippy::print_stderr, reason = "targets use the rest, and it reports wrong filters")]
+#[allow(dead_code, clippy::print_stderr, reason = "targets use the rest")]
 mod runs;
 
 use std::os::fd::OwnedFd;
@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use causeway_testkit::{Cause, skipped};
+use libtest_mimic::Trial;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use weighbridge_harness::coordinator::{self, Coordinator, PeerStart};
 use weighbridge_harness::host::Host;
@@ -41,6 +42,10 @@ fn main() -> ExitCode {
     })
 }
 
+fn prepare(host: &Host, id: &str) -> Option<Prepared> {
+    runs::prepare_or_skip(host, &id.parse().unwrap())
+}
+
 fn observe(host: &Host, id: &str, probes: &Probes, rounds: u32) -> Option<Observed> {
     let case = prepare_or_skip(host, &id.parse().unwrap())?;
     let interrupt = Interrupt::install().unwrap();
@@ -56,7 +61,7 @@ fn probes(host: &Host) -> Probes {
     Probes::of(host.measured_cpus[0], Path::new(PROGRAM))
 }
 
-/// Does it work here? Prints the skip of the current test if not.
+/// Does it work here? If not, prints the skip of the test.
 fn has(probes: &Probes, probe: Probe) -> bool {
     let tried = probes.all.iter().find(|tried| tried.probe == probe);
     if !probes.has(probe) {
@@ -116,8 +121,7 @@ fn samples(host: &Host) {
         assert!(part.is_some_and(|part| part.user_ns + part.kernel_ns > 0.0), "{role}: {:?}", profile.parts);
     }
     if let Some(why) = &profile.symbols_hidden {
-        skipped(Cause::Rights("kernel symbols"), why);
-        return;
+        return skipped(Cause::Rights("kernel symbols"), why);
     }
     let pipe = profile.symbols.iter().find(|of| of.in_kernel && of.symbol.contains("pipe_"));
     assert!(pipe.is_some_and(|of| of.total_ns > 0.0), "{:?}", profile.symbols);
@@ -137,8 +141,7 @@ fn failures(host: &Host) {
     let mut probes = probes(host);
     let hardware = probes.all.iter_mut().find(|tried| tried.probe == Probe::Hardware).unwrap();
     if !matches!(hardware.status, Status::Refused(_)) {
-        skipped(Cause::Hardware("absence of a PMU"), "the test pretends to have one");
-        return;
+        return skipped(Cause::Hardware("no PMU"), "this machine has what the test pretends to have");
     }
     hardware.status = Status::Usable;
     let Some(observed) = observe(host, "roundtrip/pipe/1/same-cpu", &probes, 3) else { return };
@@ -198,8 +201,7 @@ fn unprivileged(host: &Host) {
     let cpu = host.measured_cpus[0];
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if paranoid.trim().parse().is_ok_and(|paranoid: i64| paranoid < 1) {
-        skipped(Cause::Kernel("perf_event_paranoid"), "it is below 1: every user may observe");
-        return;
+        return skipped(Cause::Kernel("kernel.perf_event_paranoid"), "everybody may look here");
     }
     // Capabilities belong to a thread.
     let probed = thread::spawn(move || {

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Cause, find_program, has_program, skipped};
+use causeway_testkit::{Cause, has_program, skipped};
 use libtest_mimic::Trial;
 use weighbridge_dbus_client::brokers::Program;
 use weighbridge_harness::host::Host;
@@ -64,11 +64,15 @@ const PROMISES: &[Promise] = &[
 pub fn trials(host: &'static Host) -> Vec<Trial> {
     build();
     let mut trials = vec![runs::trial(MISSING, || missing(host))];
-    // Without the feature, this program knows no zbus on any machine.
-    let clients = CLIENTS.into_iter().filter(|client| *client != "zbus" || cfg!(feature = "zbus"));
-    for client in clients {
-        for broker in BROKERS.map(Program::file) {
-            let of = Of { broker, client };
+    for program in BROKERS {
+        for client in CLIENTS {
+            let of = Of { broker: program.name(), client };
+            if let Err(why) = runs::prepare(host, &of.case("roundtrip", 1, "free")) {
+                let missing = if program.path().is_none() { program.name() } else { client };
+                let name = format!("{client}/{program}/is_installed");
+                trials.push(runs::trial(name, move || skipped(Cause::Missing(missing), &why)));
+                continue;
+            }
             trials.extend(PROMISES.iter().map(|(name, test)| {
                 runs::trial(format!("{client}/{broker}/{name}"), move || {
                     if has_program(broker) && has_library(host, of) {
@@ -110,7 +114,7 @@ fn build() {
 
 /// In a process of its own, for which an empty folder is named.
 fn missing(host: &Host) {
-    if !has_program(Program::DbusDaemon.file()) {
+    if !has_program("dbus-daemon") {
         return;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-clients");

@@ -3,7 +3,7 @@
 //!
 //! The promises are those of `weighbridge-targets`'s own conformance tests, which this program takes as they are.
 
-#![allow(clippy::print_stderr, reason = "a filter that selects nothing is reported there")]
+#![allow(clippy::print_stderr, reason = "a filter without a test is an error")]
 
 mod broker_killed;
 #[path = "../../../../lab/targets/tests/conformance/carrying.rs"]
@@ -33,7 +33,7 @@ use std::time::Duration;
 use causeway_bus::client::native_path;
 use causeway_testkit::{Cause, eventually, proc, skipped};
 use libtest_mimic::Trial;
-use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_client::brokers::{Broker, Limits, Program};
 use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::{Prepared, Target};
 use weighbridge_harness::coordinator::{
@@ -142,6 +142,12 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     trials.extend(libraries::trials(host));
     for target in weighbridge_dbus_bench::ALL {
         let program = program(target);
+        if program.path().is_none() {
+            let name = format!("{}/{program}/is_installed", target.patterns[0].id);
+            trials
+                .push(runs::trial(name, move || skipped(Cause::Missing(program.name()), program.package())));
+            continue;
+        }
         let turns: Promises = &[("takes_turns_with_a_hub", takes_turns)];
         let (common, own) = match target.patterns[0].id {
             "roundtrip" if program.is_native() => (pairs::PROMISES, OF_MEMBERS),

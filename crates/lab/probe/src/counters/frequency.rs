@@ -115,6 +115,8 @@ fn current_khz(cpus: &Path, cpu: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use causeway_testkit::{Cause, skipped};
+
     use super::*;
     use causeway_testkit::{Cause, skipped};
 
