@@ -355,27 +355,32 @@ mod tests {
 
     const HANG: &str = "TESTKIT_HANG";
 
+    /// Not watched until its processes are there.
+    #[::core::prelude::v1::test]
+    fn hangs() {
+        let Some(file) = env::var_os(HANG) else { return };
+        // One child, and one whose parent has ended.
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null & echo $!"]).output().unwrap();
+        let orphan = String::from_utf8(shell.stdout).unwrap();
+        fs::write(file, format!("{} {}", child.id(), orphan.trim())).unwrap();
+        let _test = Test::start("causeway-testkit", module_path!(), "hangs");
+        extend_limit(Duration::from_secs(1));
+        let (_sender, receiver) = std::sync::mpsc::channel::<()>();
+        receiver.recv().unwrap();
+    }
+
     #[test]
     fn hanging_test_is_reported_and_its_processes_are_gone() {
-        if let Some(file) = env::var_os(HANG) {
-            // One child, and one whose parent has ended.
-            let child = Command::new("sleep").arg("1000").spawn().unwrap();
-            let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null & echo $!"]).output().unwrap();
-            let orphan = String::from_utf8(shell.stdout).unwrap();
-            fs::write(file, format!("{} {}", child.id(), orphan.trim())).unwrap();
-            extend_limit(Duration::from_secs(1));
-            let (_sender, receiver) = std::sync::mpsc::channel::<()>();
-            receiver.recv().unwrap();
-        }
         let file = tempfile::NamedTempFile::new().unwrap();
-        let mut hanging = rerun(module_path!(), "hanging_test_is_reported_and_its_processes_are_gone");
+        let mut hanging = rerun(module_path!(), "hangs");
         // A run of its own, not a process of this one.
         hanging.env_remove(RUN).env(HANG, file.path()).env(LIMIT, "1").stdin(Stdio::null());
         let output = hanging.output().unwrap();
         let report = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(EXIT_STATUS), "{report}");
         for expected in [
-            "hanging_test_is_reported_and_its_processes_are_gone still runs after",
+            "causeway-testkit watchdog::tests::hangs still runs after",
             "futex",
             "sleep 1000",
             "recv",
