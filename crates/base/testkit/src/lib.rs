@@ -45,8 +45,8 @@ pub use frozen::{ControlGroup, Freezer};
 pub use peer::{Peer, Role, play, setting};
 pub use process::{Running, assert_ran, at_another_time, rerun};
 pub use skip::{Cause, LIST, find_program, has_header, has_program, is_root, skipped, trial_succeeds};
-pub use tempfile::TempDir;
-pub use traced::{Call, Traced};
+pub use tempfile::{NamedTempFile, TempDir};
+pub use traced::{Call, Traced, has_ptrace, stop_for_tracer};
 
 /// How long a test waits for what must come: long enough for a machine that does ten other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);

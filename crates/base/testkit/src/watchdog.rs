@@ -361,7 +361,7 @@ mod tests {
         let Some(file) = env::var_os(HANG) else { return };
         // One child, and one whose parent has ended.
         let child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null & echo $!"]).output().unwrap();
+        let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]).output().unwrap();
         let orphan = String::from_utf8(shell.stdout).unwrap();
         fs::write(file, format!("{} {}", child.id(), orphan.trim())).unwrap();
         let _test = Test::start("causeway-testkit", module_path!(), "hangs");
