@@ -109,7 +109,6 @@ fn options(text: &str) -> BTreeMap<&str, &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_testkit::has_program;
 
     #[test]
     fn the_compiler_is_first_and_options_that_are_the_same_are_left_out() {

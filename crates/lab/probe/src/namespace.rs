@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_private_ipc_namespace_is_another_one_with_the_same_limits() {
         // On a thread of its own: the namespace goes with it.
-        let thread = std::thread::spawn(|| -> Result<Option<String>> {
+        let thread = std::thread::spawn(|| {
             let namespace = || std::fs::read_link("/proc/thread-self/ns/ipc").unwrap();
             forbidden(private_ipc())?;
             let second = namespace();

@@ -183,7 +183,6 @@ pub fn read_file(path: &Path) -> io::Result<Reading> {
 mod tests {
     use super::*;
     use crate::{CaseId, Skipped};
-    use causeway_testkit::Cause;
 
     fn skipped() -> Line {
         Line::Skipped(Skipped {

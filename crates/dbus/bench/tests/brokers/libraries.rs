@@ -1,6 +1,6 @@
 //! Libraries of D-Bus as clients keep the promises that our own bytes keep, on dbus-daemon and dbus-broker.
 //!
-//! Those in C are built first, next to this program. Tests of software that is not installed are skipped.
+//! Those in C are built first, next to this program. What is not installed is skipped with the reason.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -74,31 +74,11 @@ pub fn trials(host: &'static Host) -> Vec<Trial> {
                 continue;
             }
             trials.extend(PROMISES.iter().map(|(name, test)| {
-                runs::trial(format!("{client}/{broker}/{name}"), move || {
-                    if has_program(broker) && has_library(host, of) {
-                        test(host, of);
-                    }
-                })
+                runs::trial(format!("{client}/{}/{name}", program.name()), move || test(host, of))
             }));
         }
     }
     trials
-}
-
-/// Is the library of a client here? Prints the skip of the current test if not.
-fn has_library(host: &Host, of: Of) -> bool {
-    let prepared = runs::prepare(host, &of.case("roundtrip", 1, "free"));
-    if let Err(why) = &prepared {
-        // What builds it, then what it is built from.
-        let tool = ["cc", "pkg-config"].into_iter().find(|tool| find_program(tool).is_none());
-        let package = match of.client {
-            "libdbus" => "libdbus-1-dev",
-            "sd-bus" => "libsystemd-dev",
-            _ => "libglib2.0-dev",
-        };
-        skipped(Cause::Missing(tool.unwrap_or(package)), why);
-    }
-    prepared.is_ok()
 }
 
 /// Builds the libraries in C next to this program, where they are looked for unless another folder is named.

@@ -159,20 +159,11 @@ fn trials(host: &'static Host) -> Vec<Trial> {
         };
         let left_out = if program == Program::Busd { TOO_SLOW_FOR_BUSD } else { &[] };
         let is_kept = |(name, _): &&(&'static str, _)| !left_out.contains(name);
-        let mut promises: Vec<_> = common.iter().filter(is_kept).chain(own).copied().collect();
-        if program.path().is_none() {
-            for (_, test) in &mut promises {
-                *test = skip_missing;
-            }
-        }
-        trials.extend(runs::trials_of(host, target, Vec::leak(promises)));
+        let kept: Vec<_> = common.iter().filter(is_kept).copied().collect();
+        trials.extend(runs::trials_of(host, target, Vec::leak(kept)));
+        trials.extend(runs::trials_of(host, target, own));
     }
     trials
-}
-
-fn skip_missing(_host: &Host, target: &'static Target) {
-    let program = program(target);
-    skipped(Cause::Missing(program.file()), Error::Missing(program));
 }
 
 fn suites() {

@@ -44,7 +44,6 @@ fn plan(capture: &[u8]) -> Plan {
     planner.finish()
 }
 
-/// A broker; prints the skip of the current test if its program is not installed.
 fn start(program: Program) -> Option<Broker> {
     match Broker::start(program, &Limits::default()) {
         Err(BrokerError::Missing(_)) => {

@@ -118,7 +118,6 @@ mod tests {
     use causeway_testkit::{Cause, skipped};
 
     use super::*;
-    use causeway_testkit::{Cause, skipped};
 
     #[test]
     fn a_cpu_at_twice_the_nominal_frequency_is_told_so_and_a_halted_one_is_not() {

@@ -191,7 +191,6 @@ mod tests {
     use causeway_testkit::{Cause, skipped};
 
     use super::*;
-    use causeway_testkit::{Cause, skipped};
 
     fn tracefs() -> Option<Tracefs> {
         Tracefs::open().inspect_err(|error| skipped(Cause::Kernel("tracefs"), error)).ok()

@@ -92,7 +92,6 @@ mod tests {
     use super::*;
     use crate::mechanism::msg_sysv::Queues;
     use crate::signal::sem_sysv::Sets;
-    use causeway_testkit::{Cause, skipped};
 
     fn exists<K: Kind>(id: i32) -> bool {
         let table = fs::read_to_string(K::TABLE).unwrap();

@@ -35,12 +35,6 @@ fn check_refusal(host: &Host, id: &CaseId, target: &Target, why: &str) {
     if why.contains("two CPUs") || why.contains("spinning on one CPU") {
         return skip(host, id, why);
     }
-    if ["needs two CPUs", "needs to pin threads", "io_uring is not available"]
-        .iter()
-        .any(|words| why.contains(words))
-    {
-        return skip(id, why);
-    }
     if id.payload_bytes == 0 && target.caps.has(Caps::NEVER_EMPTY) {
         assert!(why.contains("cannot carry an empty message; the smallest is 1 byte"), "{id}: {why}");
         return;

@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use causeway_testkit::{TempDir, find_program, has_program};
 use libtest_mimic::Trial;
 use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::Target;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::peer;
 use weighbridge_targets::own;
@@ -32,7 +33,7 @@ fn load() -> Option<TempDir> {
     find_program("cc")?;
     let folder = causeway_testkit::temp_dir("own");
     let object = folder.path().join("libdoorbell.so");
-    let mut cc = Command::new(compiler);
+    let mut cc = Command::new("cc");
     cc.args(["-O2", "-shared", "-fPIC", SOURCE, "-o"]).arg(&object).stdin(Stdio::null());
     assert!(cc.status().unwrap().success(), "{SOURCE} is not compiled");
     own::load(&[object]).unwrap();
