@@ -32,7 +32,8 @@ pub use buses::{
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
     Cause, ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually,
-    eventually_seen, eventually_some, has_program, is_root, proc, setting, skipped, temp_dir, trial_succeeds,
+    eventually_seen, eventually_some, has_program, has_ptrace, is_root, proc, setting, skipped,
+    stop_for_tracer, temp_dir, trial_succeeds,
 };
 
 pub const PATH: &str = "/com/example";
