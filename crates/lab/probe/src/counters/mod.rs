@@ -212,7 +212,7 @@ mod tests {
             }
             let counted = events.read().since(&before);
             assert_eq!(own(), own_before.map(|before| before + 10));
-            (counted, events.missing())
+            (counted, events.missing().to_vec())
         };
         let (counted, missing) = std::thread::spawn(counting).join().unwrap();
         match counted.migrations {
