@@ -183,6 +183,8 @@ mod tests {
         assert!(check(&entries(31)).is_ok() && check(&entries(32)).is_err());
         let in_entries = |count| "a{y".repeat(count) + "y" + &"}".repeat(count);
         assert!(check(&in_entries(32)).is_ok() && check(&in_entries(33)).is_err());
+        let arrays_in_entry = |count| format!("a{{y{}}}", arrays(count));
+        assert!(check(&arrays_in_entry(31)).is_ok() && check(&arrays_in_entry(32)).is_err());
         // Neighbors are not inside each other.
         assert!(check(&"(y)".repeat(40)).is_ok() && check(&"ay".repeat(40)).is_ok());
         assert!(
