@@ -193,6 +193,8 @@ mod tests {
     use super::*;
     use crate::policy::Policy;
 
+    type SetCondition<'a> = &'a dyn Fn(&mut Filter);
+
     fn config(policies: &str) -> Config {
         let text = format!("<busconfig>{policies}</busconfig>");
         let (document, mut config) = (Document::parse(&text).unwrap(), Config::default());
@@ -209,7 +211,7 @@ mod tests {
     #[test]
     fn each_attribute_about_messages_becomes_a_condition() {
         let some = |text: &str| Some(text.to_owned());
-        let conditions: [(&str, &dyn Fn(&mut Filter)); 9] = [
+        let conditions: [(&str, SetCondition<'_>); 9] = [
             ("type='*'", &|_| {}),
             ("type='signal'", &|it| it.kind = Some(Kind::Signal)),
             ("type='method_call'", &|it| it.kind = Some(Kind::MethodCall)),

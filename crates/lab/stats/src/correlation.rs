@@ -139,8 +139,8 @@ mod tests {
         let one = vec![5.0, 2.0, 9.0, 1.0, 7.0, 3.0, 8.0, 4.0, 6.0, 10.0, 12.0, 11.0];
         let other = vec![3.0, 1.0, 2.0, 6.0, 5.0, 4.0, 8.0, 7.0, 9.0, 12.0, 10.0, 11.0, 14.0, 13.0];
         let short = vec![1.0, 2.0, 3.0];
-        let found =
-            [pooled_lag1(&[one.clone()]), pooled_lag1(&[other, one, short.clone()])].map(Option::unwrap);
+        let found = [pooled_lag1(std::slice::from_ref(&one)), pooled_lag1(&[other, one, short.clone()])]
+            .map(Option::unwrap);
         assert!((found[0] - 0.464_758_099_197_857_8).abs() < 1e-12, "{found:?}");
         assert!((found[1] - 0.883_180_159_000_807_2).abs() < 1e-12, "{found:?}");
         assert_eq!(pooled_lag1(&[short]), None);
