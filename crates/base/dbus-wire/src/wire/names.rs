@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn names_have_at_most_255_bytes_and_paths_any_number() {
-        let kinds: [(fn(&str) -> bool, &str); 6] = [
+        type IsValid = fn(&str) -> bool;
+        let kinds: [(IsValid, &str); 6] = [
             (is_unique, ":1."),
             (is_well_known, "a."),
             (is_bus_name, "a."),
