@@ -31,7 +31,7 @@ pub use buses::{
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
     Cause, ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually,
-    eventually_seen, eventually_some, has_program, is_root, proc, setting, skipped, temp_dir,
+    eventually_seen, eventually_some, has_program, is_root, proc, setting, skipped, temp_dir, trial_succeeds,
 };
 
 pub const PATH: &str = "/com/example";
