@@ -9,9 +9,14 @@ mod link;
 mod real;
 mod shim;
 
+use std::time::Duration;
+
 use causeway_testkit::{Cause, skipped};
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
 use weighbridge_dbus_exam::{MATCH_RULES, QUEUED_BYTES};
+
+/// How much longer a test may take for each examination, which waits for what must not come and is repeated.
+const EXAMINATION: Duration = Duration::from_secs(20);
 
 /// A broker with the limits of an examination; `None`, with the skip printed, where it is not installed.
 fn start(program: Program) -> Option<Broker> {

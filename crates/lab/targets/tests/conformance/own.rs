@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use causeway_testkit::{TempDir, find_program, has_program};
+use causeway_testkit::{Cause, TempDir, find_program, skipped};
 use libtest_mimic::Trial;
 use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::Target;
@@ -42,7 +42,7 @@ fn load() -> Option<TempDir> {
 
 pub fn trials(host: &'static Host) -> Vec<Trial> {
     if find_program("cc").is_none() {
-        return vec![runs::trial("mechanism/doorbell/is_compiled", || drop(has_program("cc")))];
+        return vec![runs::trial("mechanism/doorbell/is_compiled", || skipped(Cause::Missing("cc"), ""))];
     }
     let mine = catalogue::all().filter(|target| target.id == "doorbell");
     mine.flat_map(|target: &'static Target| runs::trials_of(host, target, pairs::PROMISES)).collect()
