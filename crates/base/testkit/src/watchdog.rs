@@ -7,7 +7,7 @@
 //! # Safety
 //! The environment is changed before `main`, while there is one thread. The stack of a thread of this process is taken by a signal handler,
 //! which allocates and needs the ordinary stack (an alternate one is too small): it may wait for a lock that the interrupted code holds. That is
-//! why the watchdog waits for it [`STACK_LIMIT`] and then goes on; the process ends in either case.
+//! why the watchdog waits for it two seconds and then goes on; the process ends in either case.
 #![allow(unsafe_code)]
 
 use std::backtrace::Backtrace;
@@ -351,7 +351,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::{eventually, rerun};
+    use crate::{Running, eventually, rerun};
 
     const HANG: &str = "TESTKIT_HANG";
 
@@ -360,10 +360,10 @@ mod tests {
     fn hangs() {
         let Some(file) = env::var_os(HANG) else { return };
         // One child, and one whose parent has ended.
-        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let child = Running::start(Command::new("sleep").arg("1000"));
         let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]).output().unwrap();
         let orphan = String::from_utf8(shell.stdout).unwrap();
-        fs::write(file, format!("{} {}", child.id(), orphan.trim())).unwrap();
+        fs::write(file, format!("{} {}", child.pid(), orphan.trim())).unwrap();
         let _test = Test::start("causeway-testkit", module_path!(), "hangs");
         extend_limit(Duration::from_secs(1));
         let (_sender, receiver) = std::sync::mpsc::channel::<()>();
