@@ -11,6 +11,7 @@
 //! * [`heap`]: what the allocator has left for later.
 //! * [`proc`]: what the kernel says of a process.
 //! * [`skipped`], [`has_program`], [`has_header`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
+//! * [`fuzz`]: any bytes for a function, from a corpus and a seed.
 //! * [`watchdog`]: the end of a test that hangs.
 //!
 //! Waiting for an event is better than looking again and again: `eventually` is for what has no event to wait for.
@@ -23,6 +24,7 @@ extern crate self as causeway_testkit;
 extern crate causeway_testkit_macros;
 
 mod frozen;
+pub mod fuzz;
 #[cfg(target_env = "gnu")]
 pub mod heap;
 pub mod help;
