@@ -4,8 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# This is a workspace of its own: what is set for the main one does not hold here.
-unset RUSTC_WORKSPACE_WRAPPER
 if ! cargo fetch --locked --offline >/dev/null 2>&1 && ! cargo fetch --locked; then
     echo "skipped: the crates of Zenoh were never fetched, and there is no network"
     exit 0

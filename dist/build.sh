@@ -40,8 +40,6 @@ export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 commit=${GIT_COMMIT:-$(git describe --always --exclude='*' --abbrev=12 --dirty=+changes 2>/dev/null || true)}
 [ -z "$commit" ] || export GIT_COMMIT=$commit
 umask 022
-# .ci/run compiles parts of tests in another way.
-unset RUSTC_WORKSPACE_WRAPPER
 registry=${CARGO_HOME:-$HOME/.cargo}
 export CARGO_INCREMENTAL=0 RUSTFLAGS="--remap-path-prefix=$root=/usr/src/weighbridge --remap-path-prefix=$registry=/usr/src/cargo"
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)

@@ -5,8 +5,6 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# A workspace of its own: what is set for the main one does not hold here.
-unset RUSTC_WORKSPACE_WRAPPER
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
 cargo test --locked "$@"

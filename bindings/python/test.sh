@@ -23,8 +23,6 @@ if [ -e "$tools/installed" ]; then
     python=$tools/bin/python PATH=$tools/bin:$PATH
 fi
 [ "${1:-}" != tools ] || { echo "$python" && exit; }
-# This file is a workspace of its own: what is set for the main one does not hold here.
-unset RUSTC_WORKSPACE_WRAPPER
 target=${CAUSEWAY_PYTHON_TARGET:-$PWD/target}
 [ -n "${CAUSEWAY_PYTHON_BUILT:-}" ] || cargo build --release --locked --target-dir "$target"
 

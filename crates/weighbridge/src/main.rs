@@ -4,6 +4,10 @@
 //! of [`select`] · [`commands`] has one file or folder for each command · [`output`] is the only way to standard output and standard
 //! error. Everything that goes wrong comes back here as a [`Failure`], is printed once, and decides the exit code.
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod advise_args;
 mod args;
 mod bisect_args;

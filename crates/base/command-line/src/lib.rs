@@ -2,5 +2,9 @@
 //!
 //! [`mistakes`]: what was typed wrongly, in one sentence. [`ascii`]: when text is in ASCII alone.
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 pub mod ascii;
 pub mod mistakes;

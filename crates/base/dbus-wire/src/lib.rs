@@ -10,6 +10,10 @@
 //! | [`introspection`] | objects and their interfaces | what a service says of them |
 //! | [`random`] | a seed | match rules and signals to try a bus with |
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 pub mod address;
 pub mod driver;
 pub mod introspection;

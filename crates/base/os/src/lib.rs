@@ -6,7 +6,9 @@
 //!
 //! One module per idea. Nothing here leaves a thread behind, keeps a global, or writes to a terminal.
 
-#![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("causeway-os speaks to Linux and to nothing else");

@@ -198,6 +198,8 @@ pub fn nice() -> Result<i32> {
 
 #[cfg(test)]
 mod tests {
+    use causeway_testkit::{Cause, skipped};
+
     use super::*;
 
     /// On a thread of its own, so that other tests keep their CPUs and policy.
@@ -240,7 +242,8 @@ mod tests {
 
     #[test]
     fn a_policy_is_read_back_as_set() {
-        alone(|| {
+        let refused = alone(|| {
+            let mut refused = None;
             assert_eq!(policy().unwrap(), Policy::Other);
             for wanted in [Policy::Batch, Policy::Fifo(2), Policy::RoundRobin(3), Policy::Other, Policy::Idle]
             {
@@ -248,12 +251,16 @@ mod tests {
                     Ok(()) => assert_eq!(policy().unwrap(), wanted),
                     Err(error) => {
                         assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");
-                        eprintln!("skipped: {error}");
+                        refused = Some(error);
                     }
                 }
             }
             assert_eq!(set_policy(Policy::Fifo(100)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            refused
         });
+        if let Some(error) = refused {
+            skipped(Cause::Rights("realtime"), error);
+        }
     }
 
     #[test]

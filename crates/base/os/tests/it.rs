@@ -7,6 +7,9 @@
 //! The calls made directly are the ones that must fail, on mappings that belong to the test.
 #![allow(unsafe_code)]
 
+#[macro_use]
+extern crate causeway_testkit;
+
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -17,7 +20,7 @@ use causeway_os::futex::{self, Outcome};
 use causeway_os::memory::{Access, Mapping, Seals, add_seals, memfd, page_bytes, seals};
 use causeway_os::process::{Child, Spawn, Stderr, die_with, poll};
 use causeway_os::socket::{FDS_MAX, recv_with_fds, send_with_fds, seqpacket_pair, stream_pair};
-use causeway_testkit::{PATIENCE as LONG, proc, skipped};
+use causeway_testkit::{Cause, PATIENCE as LONG, proc, skipped};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -29,7 +32,7 @@ fn sealed() -> Option<(OwnedFd, Mapping)> {
     let ours = Mapping::shared(&fd, page_bytes(), Access::ReadWrite).unwrap();
     match add_seals(&fd, Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            skipped(error);
+            skipped(Cause::Kernel("F_SEAL_FUTURE_WRITE"), error);
             None
         }
         other => {

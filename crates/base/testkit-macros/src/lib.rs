@@ -6,8 +6,10 @@
 use proc_macro::{Delimiter, Group, Literal, TokenStream, TokenTree};
 
 /// Registers the test with the watchdog of `causeway-testkit` for as long as its function runs.
+///
+/// An argument is the attribute that makes it a test instead of the standard one: `#[test(tokio::test)]`.
 #[proc_macro_attribute]
-pub fn test(_arguments: TokenStream, function: TokenStream) -> TokenStream {
+pub fn test(attribute: TokenStream, function: TokenStream) -> TokenStream {
     let mut function: Vec<TokenTree> = function.into_iter().collect();
     let mut words = function.iter().skip_while(|token| token.to_string() != "fn");
     let name = words.nth(1).map(ToString::to_string).unwrap_or_default();
@@ -27,7 +29,10 @@ pub fn test(_arguments: TokenStream, function: TokenStream) -> TokenStream {
     let mut watched = Group::new(Delimiter::Brace, watched);
     watched.set_span(body.span());
 
-    let mut test: TokenStream = "#[::core::prelude::v1::test]".parse().expect("an attribute is valid Rust");
+    let standard = || "::core::prelude::v1::test".parse().expect("an attribute is valid Rust");
+    let attribute = if attribute.is_empty() { standard() } else { attribute };
+    let mut test: TokenStream = "#".parse().expect("the begin of an attribute is valid Rust");
+    test.extend([TokenTree::from(Group::new(Delimiter::Bracket, attribute))]);
     test.extend(function);
     test.extend([TokenTree::from(watched)]);
     test

@@ -10,8 +10,8 @@
 //! * [`help`]: the help of a program and of all its commands.
 //! * [`heap`]: what the allocator has left for later.
 //! * [`proc`]: what the kernel says of a process.
-//! * [`skipped`], [`has_program`], [`has_header`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
 //! * [`fuzz`]: any bytes for a function, from a corpus and a seed.
+//! * [`skipped`], [`has_program`], [`has_header`], [`is_root`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
 //! * [`watchdog`]: the end of a test that hangs.
 //!
 //! Waiting for an event is better than looking again and again: `eventually` is for what has no event to wait for.
@@ -43,7 +43,7 @@ pub use fastrand::Rng;
 pub use frozen::{ControlGroup, Freezer};
 pub use peer::{Peer, Role, play, setting};
 pub use process::{Running, assert_ran, at_another_time, rerun};
-pub use skip::{Cause, LIST, find_program, has_header, has_program, skipped};
+pub use skip::{Cause, LIST, find_program, has_header, has_program, is_root, skipped};
 pub use tempfile::TempDir;
 pub use traced::{Call, Traced};
 

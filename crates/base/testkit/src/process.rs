@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Output};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Cause, eventually, eventually_some, proc, skipped};
+use crate::{Cause, eventually, eventually_some, proc, skip, skipped};
 
 /// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test
 /// `role` of the same module. What the test does there, it reads from variables of the environment; without them it
@@ -14,6 +14,7 @@ use crate::{Cause, eventually, eventually_some, proc, skipped};
 pub fn rerun(module: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &test_name(module, test), "--nocapture", "--test-threads=1"]);
+    command.env(skip::TEST, skip::test());
     command
 }
 

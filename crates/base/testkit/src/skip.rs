@@ -38,6 +38,14 @@ impl Display for Cause {
     }
 }
 
+/// The variable with the test for which a process was started by [`rerun`](crate::rerun).
+pub(crate) const TEST: &str = "CAUSEWAY_TEST";
+
+/// The test of this thread; in a process that plays a role, the test that started it.
+pub(crate) fn test() -> String {
+    std::env::var(TEST).unwrap_or_else(|_| current_test())
+}
+
 /// Prints why the current test does not run here: `return skipped(Cause::Missing("dbus-daemon"), "")`.
 ///
 /// `detail` is an error message or a way to change it. The line passes the test harness, which shows the output of failed tests only.
@@ -48,7 +56,7 @@ pub fn skipped(cause: Cause, detail: impl Display) {
     let detail = detail.to_string();
     let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
     let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
-    let line = format!("skipped: {}: {cause}{detail}\n", current_test());
+    let line = format!("skipped: {}: {cause}{detail}\n", test());
     print(&line);
     if let Some(path) = std::env::var_os(LIST) {
         let file = OpenOptions::new().append(true).create(true).open(&path);
@@ -75,19 +83,59 @@ pub fn has_program(program: &'static str) -> bool {
     found
 }
 
-/// Whether the C compiler finds `header`; prints the skip of the current test if not.
+/// Whether this process is root; prints the skip of the current test if not.
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skipped(Cause::Rights("root"), "");
+    }
+    is_root
+}
+
+/// Whether the C compiler finds `header`; prints the skip of the current test if not, or if there is no compiler.
 pub fn has_header(header: &'static str) -> bool {
-    let found = find_program("cc").is_some() && {
-        let check = Command::new("cc")
-            .args(["-E", "-include", header, "-x", "c", "/dev/null"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        check.is_ok_and(|status| status.success())
-    };
+    if !has_program("cc") {
+        return false;
+    }
+    let found = Command::new("cc")
+        .args(["-E", "-include", header, "-x", "c", "/dev/null"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
     if !found {
         skipped(Cause::Missing(header), "");
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{assert_ran, rerun};
+
+    #[test]
+    fn skip_of_a_role_is_a_line_with_the_test_that_started_it() {
+        let list = tempfile::NamedTempFile::new().unwrap();
+        let output = rerun(module_path!(), "role").env(LIST, list.path()).output().unwrap();
+        assert_ran(&output);
+        let line = "skipped: causeway-testkit skip::tests::skip_of_a_role_is_a_line_with_the_test_that_started_it: \
+            missing nothing: its detail on two lines\n";
+        assert_eq!(std::fs::read_to_string(list.path()).unwrap(), line);
+        assert!(String::from_utf8_lossy(&output.stderr).contains(line));
+    }
+
+    #[test]
+    fn role() {
+        if std::env::var_os(LIST).is_some() && std::env::var_os(TEST).is_some() {
+            skipped(Cause::Missing("nothing"), "its detail\n  on two lines");
+        }
+    }
+
+    #[test]
+    fn programs_are_found_as_the_shell_finds_them() {
+        assert_eq!(find_program("sh").map(|path| path.ends_with("sh")), Some(true));
+        assert_eq!(find_program("no-such-program"), None);
+    }
 }

@@ -6,14 +6,15 @@
 //!
 //! # Safety
 //! The environment is changed before `main`, while there is one thread. The stack of a thread of this process is taken by a signal handler,
-//! which allocates and needs the ordinary stack (an alternate one is too small): it may wait for a lock that the interrupted code holds. That is why the watchdog waits for it [`STACK_LIMIT`] and then
-//! goes on; the process ends in either case.
+//! which allocates and needs the ordinary stack (an alternate one is too small): it may wait for a lock that the interrupted code holds. That is
+//! why the watchdog waits for it [`STACK_LIMIT`] and then goes on; the process ends in either case.
 #![allow(unsafe_code)]
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,9 +42,7 @@ pub const EXIT_STATUS: i32 = 124;
 
 const STACK_LIMIT: Duration = Duration::from_secs(2);
 
-/// How often the watchdog looks.
-const PERIOD: Duration = Duration::from_millis(250);
-
+/// In the order of their start.
 static RUNNING: Mutex<Vec<(u64, String, Instant)>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -53,12 +52,13 @@ thread_local! {
 /// How long a test of this process may take.
 ///
 /// # Panics
-/// The variable [`LIMIT`] is not a whole number of seconds.
+/// The variable [`LIMIT`] is not a whole number of seconds above 0.
 pub fn limit() -> Duration {
     match env::var(LIMIT) {
-        Ok(text) => Duration::from_secs(
-            text.parse().unwrap_or_else(|_| panic!("{LIMIT}={text}: not a whole number of seconds")),
-        ),
+        Ok(text) => match text.parse::<NonZeroU64>() {
+            Ok(seconds) => Duration::from_secs(seconds.get()),
+            Err(_) => panic!("{LIMIT}={text}: must be a whole number of seconds above 0 (for example 120)"),
+        },
         Err(_) => DEFAULT_LIMIT,
     }
 }
@@ -95,12 +95,15 @@ impl Test {
     pub fn start(package: &str, module: &str, name: &str) -> Test {
         static WATCHDOG: Once = Once::new();
         let limit = limit();
-        WATCHDOG.call_once(|| {
-            thread::Builder::new()
-                .name("watchdog".into())
-                .spawn(move || watch(limit))
-                .expect("the watchdog starts");
-        });
+        // Miri reports each thread that `main` leaves.
+        if !cfg!(miri) {
+            WATCHDOG.call_once(|| {
+                thread::Builder::new()
+                    .name("watchdog".into())
+                    .spawn(move || watch(limit))
+                    .expect("the watchdog starts");
+            });
+        }
         let module = module.split_once("::").map(|(_, module)| format!("{module}::")).unwrap_or_default();
         let test = format!("{package} {module}{name}");
         CURRENT.set(test.clone());
@@ -123,14 +126,14 @@ impl Drop for Test {
     }
 }
 
+/// Sleeps until the oldest test may take no longer: tests count what their processes do, and this thread is in each of them.
 fn watch(limit: Duration) {
     loop {
-        thread::sleep(PERIOD.min(limit));
-        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let hung = running.iter().find(|(_, _, start)| start.elapsed() >= limit).cloned();
-        drop(running);
-        if let Some((_, test, start)) = hung {
-            end(&test, start.elapsed());
+        let oldest = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).first().cloned();
+        let elapsed = oldest.as_ref().map_or(Duration::ZERO, |(_, _, start)| start.elapsed());
+        match oldest {
+            Some((_, test, _)) if elapsed >= limit => end(&test, elapsed),
+            _ => thread::sleep(limit.saturating_sub(elapsed)),
         }
     }
 }
@@ -298,10 +301,10 @@ fn print_own_stacks() {
     }
 }
 
-/// Marks this process for those that it starts, before `main`.
+/// Marks this process for those that it starts, before `main`. Miri lets it start none and read no file.
 #[used]
 // SAFETY: the C library calls each function of this section once, before `main`.
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(not(miri), unsafe(link_section = ".init_array"))]
 static MARK: extern "C" fn() = mark;
 
 extern "C" fn mark() {

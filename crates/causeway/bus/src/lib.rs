@@ -13,6 +13,10 @@
 //!
 //! `docs/bus.md` says what is promised and what is not; `docs/wire.md` has the bytes.
 
+#[cfg(all(test, not(loom)))]
+#[macro_use]
+extern crate causeway_testkit;
+
 #[cfg(all(not(loom), feature = "tokio"))]
 mod asynchronous;
 #[cfg(not(loom))]

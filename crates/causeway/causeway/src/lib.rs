@@ -150,6 +150,10 @@
 // The model of the log (`tests/loom.rs`) is built from the sources of that module alone.
 #![cfg(not(loom))]
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 // The example of the README is tested as those here are.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

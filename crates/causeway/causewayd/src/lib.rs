@@ -26,6 +26,10 @@
 //! | [`native_path`] | where a session serves native members |
 //! | [`alone`](serve_alone), [`background`] | a bus in a thread of a program; one that goes on in the background |
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod accept;
 mod activation;
 mod alone;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, skipped};
+use causeway_testkit::{Cause, Running, has_program, skipped};
 use serde_json::Value;
 
 use crate::{PROGRAM, files, folder, said, text};
@@ -183,14 +183,14 @@ fn a_mechanism_of_the_user_is_a_candidate() {
 /// Ctrl-C is taken over for a measurement, which keeps what it has; a question has nothing to keep.
 #[test]
 fn ctrl_c_ends_the_questions_of_a_terminal() {
-    if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return skipped("no `script` is installed, which makes a terminal");
+    if !has_program("script") {
+        return;
     }
     // A shell has it so for what it starts in the background, and a program leaves it as it is.
     let status = text("/proc/self/status");
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
     if u64::from_str_radix(ignored, 16).unwrap() & 2 != 0 {
-        return skipped("SIGINT is ignored here");
+        return skipped(Cause::Setting("SIGINT"), "ignored by the parent");
     }
     let folder = folder();
     let mut terminal = Command::new("script");

@@ -2,12 +2,11 @@
 //! with this one. Skipped where `bustle` or `dbus-daemon` is not installed.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
 use causeway_dbus_wire::wire::{Body, Builder};
-use causeway_testkit::skipped;
+use causeway_testkit::{Cause, has_program, skipped};
 use serde_json::Value;
 
 use crate::captures::{Random, Scribe, to_driver};
@@ -22,16 +21,13 @@ const MOST_DIFFERENCE_MS: f64 = 0.001;
 
 /// Lines of `bustle OPTION FILE` as words, or nothing where it is not installed.
 fn bustle(folder: &Path, option: &str) -> Option<Vec<Vec<String>>> {
-    let output = match Command::new("bustle").arg(option).arg("bus.pcap").current_dir(folder).output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            skipped("bustle is not installed (package bustle)");
-            return None;
-        }
-        other => other.unwrap(),
-    };
+    if !has_program("bustle") {
+        return None;
+    }
+    let output = Command::new("bustle").arg(option).arg("bus.pcap").current_dir(folder).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        skipped(format!("bustle {option} does not run here: {said}"));
+        skipped(Cause::Missing("bustle"), format!("bustle {option} does not run: {said}"));
         return None;
     }
     let lines = String::from_utf8(output.stdout).unwrap();

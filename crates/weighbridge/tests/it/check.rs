@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use causeway_testkit::{Running, eventually, eventually_some, skipped};
+use causeway_testkit::{Cause, Running, eventually, eventually_some, skipped};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use snapbox::cmd;
@@ -192,7 +192,7 @@ fn a_server_that_says_it_listens_and_ends_at_once_was_heard() {
     for _ in 0..3 {
         let (document, stderr, code) = check(folder.path(), "iperf3");
         if document["checks"].as_array().is_none_or(Vec::is_empty) {
-            return skipped("there are no two CPUs here");
+            return skipped(Cause::Hardware("two CPUs"), "");
         }
         assert_eq!(code, 0, "{stderr} {document}");
     }

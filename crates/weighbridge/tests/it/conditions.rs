@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, eventually, eventually_some, proc, skipped};
+use causeway_testkit::{Cause, Running, eventually, eventually_some, has_program, proc, skipped};
 use rustix::process::Signal;
 use weighbridge_record::{CaseId, Line, Summary};
 
@@ -61,11 +61,15 @@ const URINGS: &[&str] = &["io_uring_enter"];
 
 #[test]
 fn each_way_to_wait_makes_the_system_calls_of_its_name() {
+    if !has_program("strace") {
+        return;
+    }
     for (wait, own) in [("block", READS), ("poll", POLLS), ("epoll", EPOLLS), ("uring", URINGS)] {
         let calls = match Calls::of(&format!("roundtrip/unix-stream/64/same-cpu/wait={wait}")) {
             Ok(calls) => calls,
             Err(why) => {
-                skipped(why);
+                let cause = if wait == "uring" { Cause::Kernel("io_uring") } else { Cause::Rights("ptrace") };
+                skipped(cause, why);
                 continue;
             }
         };
@@ -145,7 +149,7 @@ fn lines_of(record: &std::path::Path) -> Vec<Line> {
 fn a_run_from_which_cpu_time_is_withheld_is_void_and_counted_and_does_not_end_its_case() {
     let group = match Group::create() {
         Ok(group) => group,
-        Err(why) => return skipped(why),
+        Err(why) => return skipped(Cause::Rights("control groups"), why),
     };
     let folder = folder();
     let record = folder.path().join("r.jsonl");

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder};
-use causeway_testkit::{TempDir, eventually, skipped};
+use causeway_testkit::{Cause, TempDir, eventually, has_program, skipped};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -264,11 +263,7 @@ fn an_examination_that_is_killed_leaves_no_broker() {
 
 /// Whether private brokers can be started; if not, that is said.
 fn has_broker() -> bool {
-    let has = Command::new("dbus-daemon").arg("--version").output().is_ok();
-    if !has {
-        skipped("no dbus-daemon is installed");
-    }
-    has
+    has_program("dbus-daemon")
 }
 
 /// The CPUs that a process of a time line had, by the names of the CPUs' lanes.
@@ -306,7 +301,7 @@ fn a_replay_runs_where_it_is_told_to_and_has_a_time_line() {
         let (shown, said) = output(folder.path(), &words, 2);
         assert!(shown.is_empty() && said.contains(&format!("`{file}` exists already")), "{said}");
         if !has_tracer {
-            skipped("without the kernel's tracer nothing says where the processes ran");
+            skipped(Cause::Kernel("tracefs"), "");
             continue;
         }
         let events = events(folder.path(), &file);
@@ -433,7 +428,7 @@ fn an_experiment_has_a_time_line() {
         "messages have names"
     );
     if let Err(error) = weighbridge_probe::tracefs::Tracefs::open() {
-        return skipped(error);
+        return skipped(Cause::Kernel("tracefs"), error);
     }
     assert!(trace.contains("\"broker") && trace.contains("clients and services"), "{trace:.300}");
 }

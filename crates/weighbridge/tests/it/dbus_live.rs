@@ -1,12 +1,12 @@
 //! `weighbridge dbus` beside a bus that runs: its consent, its end, and what is not a bus.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use causeway_dbus_wire::wire::Body;
-use causeway_testkit::{Running, eventually, skipped};
+use causeway_testkit::{Cause, Running, eventually, has_program, skipped};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -32,13 +32,10 @@ impl Bus {
         let mut command = Command::new("dbus-daemon");
         command.arg("--config-file").arg(&config).args(["--print-address=1", "--nofork", "--nopidfile"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut daemon = match command.spawn() {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                skipped("dbus-daemon is not installed (package dbus-daemon)");
-                return None;
-            }
-            daemon => Running(daemon.unwrap()),
-        };
+        if !has_program("dbus-daemon") {
+            return None;
+        }
+        let mut daemon = Running::start(&mut command);
         let mut address = String::new();
         BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut address).unwrap();
         Some(Bus { _daemon: daemon, address: address.trim().into() })
@@ -185,7 +182,7 @@ fn a_bus_that_runs_has_a_time_line_also_in_the_middle() {
     let said = text(folder.path().join("stderr"));
     if let Err(error) = weighbridge_probe::tracefs::Tracefs::open() {
         assert_eq!(said.matches("the time line has messages only").count(), 3, "{said}");
-        return skipped(error);
+        return skipped(Cause::Kernel("tracefs"), error);
     }
     let lanes = text(folder.path().join("bus.1.json"));
     // On a machine that does much else the kernel may have overwritten what the broker did.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use causeway_testkit::skipped;
+use causeway_testkit::{Cause, skipped};
 use weighbridge_record::Line;
 
 use crate::emulator::Emulator;
@@ -26,7 +26,7 @@ fn on_small_disk(
     match command.output() {
         Ok(output) if !matches!(output.status.code(), Some(1 | 99)) => Some(Said::of(output)),
         refused => {
-            skipped(format!("no small disk can be mounted here: {refused:?}"));
+            skipped(Cause::Rights("namespaces"), format!("no small disk can be mounted: {refused:?}"));
             None
         }
     }
@@ -98,7 +98,7 @@ fn a_store_that_fills_up_hands_the_record_over_to_the_current_folder() {
 fn standard_output_that_is_full_is_an_error_and_the_record_is_kept() {
     let folder = folder();
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
-        return skipped("there is no /dev/full");
+        return skipped(Cause::Kernel("/dev/full"), "");
     };
     let words = "run roundtrip/mock/1/free --out r.jsonl --html none -q";
     let mut command = Command::new(PROGRAM);

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use causeway_testkit::skipped;
+use causeway_testkit::{Cause, has_program, skipped};
 use weighbridge_guest::boot::{Ended, Limits, boot};
 use weighbridge_guest::job::{self, Job};
 use weighbridge_guest::kernel::Kernel;
@@ -171,7 +171,7 @@ fn packets_in_a_guest_end_where_a_rule_sends_them() {
     let words = format!("guest suite net --out r.jsonl --format markdown --kernel {}", kernel.display());
     let said = said(folder.path(), &words);
     if ["were not found", "has no module"].iter().any(|words| said.stderr.contains(words)) {
-        return skipped(said.stderr.lines().last().unwrap_or_default());
+        return skipped(Cause::Missing("iptables"), said.stderr.lines().last().unwrap_or_default());
     }
     let stdout = said.with(0).stdout;
     assert!(!stdout.contains("| skipped |"), "{stdout}");
@@ -211,7 +211,7 @@ fn what_the_suite_of_the_kernels_allocator_needs_is_named() {
 fn a_module_is_loaded_and_measured() {
     let Some(kernel) = kernel() else { return };
     let Some(module) = std::env::var_os(MODULE).map(PathBuf::from) else {
-        return skipped(format!("{MODULE} names no weighbridge_bench.ko that was built for the kernel"));
+        return skipped(Cause::Setting(MODULE), "names a weighbridge_bench.ko for the kernel");
     };
     let kernel = Kernel::find(&kernel.display().to_string(), Path::new("/nothing")).unwrap();
     let in_guest = job::module_path(&module);
@@ -233,10 +233,7 @@ fn a_module_is_loaded_and_measured() {
 
 /// Nothing, with the reason printed, where no guest can be booted.
 fn kernel() -> Option<PathBuf> {
-    let has_emulator = std::env::split_paths(&std::env::var_os("PATH")?)
-        .any(|folder| folder.join("qemu-system-x86_64").is_file());
-    if !has_emulator {
-        skipped("qemu-system-x86_64 is not installed");
+    if !has_program("qemu-system-x86_64") {
         return None;
     }
     if let Some(named) = std::env::var_os(KERNEL) {
@@ -245,7 +242,7 @@ fn kernel() -> Option<PathBuf> {
     let in_boot = std::fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
     let newest = in_boot.filter(|path| is_image(path)).max();
     if newest.is_none() {
-        skipped(format!("there is no kernel in /boot; {KERNEL} names another"));
+        skipped(Cause::Missing("vmlinuz"), format!("no kernel in /boot; {KERNEL} names another"));
     }
     newest
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use causeway_testkit::skipped;
+use causeway_testkit::{Cause, skipped};
 use serde_json::Value;
 use snapbox::cmd;
 use weighbridge_record::Line;
@@ -230,7 +230,7 @@ fn a_store_that_cannot_be_written_is_said() {
     fs::create_dir(&read_only).unwrap();
     fs::set_permissions(&read_only, fs::Permissions::from_mode(0o555)).unwrap();
     if fs::write(read_only.join("probe"), "").is_ok() {
-        return skipped("permissions bind this user to nothing");
+        return skipped(Cause::Rights("an ordinary user"), "permissions do not bind root");
     }
     let stderr = without_store(folder.path(), |command| command.env("XDG_STATE_HOME", &read_only));
     assert!(stderr.contains("Permission denied"), "{stderr}");

@@ -21,7 +21,8 @@ const MOST_FILES: usize = 2;
 #[test]
 fn no_circle_of_imports_has_more_than_two_files() {
     let mut found = Vec::new();
-    for package in packages() {
+    let Some(packages) = packages() else { return };
+    for package in packages {
         let src = crates().join(package.folder).join("src");
         let mut sources = BTreeMap::new();
         read(&src, &mut Vec::new(), &mut sources);

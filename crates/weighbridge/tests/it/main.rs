@@ -1,6 +1,9 @@
 //! The whole program, as a user meets it. Almost everything is measured with `mock`, whose latency is known and whose time
 //! is virtual, so that figures are the same on every machine.
 
+#[macro_use]
+extern crate causeway_testkit;
+
 mod advise;
 mod bisect;
 mod bustle;

@@ -1,8 +1,7 @@
 //! `weighbridge explain --only kernel`: what it prints and keeps, with whatever can be used to look here.
 
-use std::path::Path;
 
-use causeway_testkit::{eventually, skipped};
+use causeway_testkit::{Cause, eventually, has_program, skipped};
 use rustix::process::Signal;
 use serde_json::Value;
 use weighbridge_record::Line;
@@ -74,8 +73,11 @@ fn two_cases_are_compared() {
 #[test]
 fn the_cpu_of_a_broker_is_observed_beside_those_of_the_roles() {
     let cpus = causeway_os::sched::allowed_cpus().unwrap();
-    if !Path::new("/usr/bin/dbus-daemon").exists() || cpus.len() < 2 {
-        return skipped(format!("it takes dbus-daemon and two CPUs, here are {cpus:?}"));
+    if !has_program("dbus-daemon") {
+        return;
+    }
+    if cpus.len() < 2 {
+        return skipped(Cause::Hardware("two CPUs"), "");
     }
     let folder = folder();
     let case = "fan-out/dbus-daemon/64/same-cpu/broker=own/receivers=2";
@@ -84,7 +86,7 @@ fn the_cpu_of_a_broker_is_observed_beside_those_of_the_roles() {
     let lines = valid_record(folder.path().join("r.jsonl")).lines;
     let observed = all!(lines, Observation)[0];
     if observed.looks.iter().all(|look| look.pairs == 0) {
-        return skipped(format!("nothing can be used to look: {observed:?}"));
+        return skipped(Cause::Rights("perf"), format!("{observed:?}"));
     }
     assert_eq!(observed.cpus.len(), 2, "{observed:?}");
 }

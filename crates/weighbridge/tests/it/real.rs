@@ -1,6 +1,6 @@
 //! Once with real mechanisms: not what they cost, only that all of it fits together.
 
-use causeway_testkit::skipped;
+use causeway_testkit::{Cause, skipped};
 
 use crate::{PROGRAM, Said, all, folder, said, shown, text, valid_record};
 
@@ -11,7 +11,7 @@ fn real_mechanisms_on_one_cpu_give_numbers() {
     let words = format!("run {} --runs 2 --budget 30s --out r.jsonl --quiet", cases.join(" "));
     let said = said(folder.path(), &words);
     if said.stderr.contains("nothing is left to measure") {
-        return skipped(said.stderr);
+        return skipped(Cause::Rights("pinning"), said.stderr);
     }
     let Said { stdout, stderr, .. } = said.with(0);
     assert!(stderr.contains("--runs 2 gives no intervals"), "{stderr}");
@@ -56,14 +56,14 @@ fn packets_are_forwarded_and_dropped_by_rules_of_both_forms_or_the_reason_is_tol
         format!("run solo/veth-forward/18/same-cpu {rules} --runs 1 --alone --html none --out r.jsonl");
     let said = said(folder.path(), &words);
     if said.stderr.contains("nothing is left to measure") {
-        return skipped(said.stderr);
+        return skipped(Cause::Rights("namespaces"), said.stderr);
     }
     let lines = valid_record(folder.path().join("r.jsonl")).lines;
     let skips = all!(lines, Skipped);
     let may = ["networks of its own", "mounted read-only", "of iptables", "of nftables", "not supported"];
     for skip in &skips {
         assert!(may.iter().any(|words| skip.why.contains(words)), "{}: {}", skip.case, skip.why);
-        skipped(format!("{}: {}", skip.case, skip.why));
+        skipped(Cause::Kernel("packet filters"), format!("{}: {}", skip.case, skip.why));
     }
     let summaries = all!(lines, Summary);
     let summaries: Vec<_> =

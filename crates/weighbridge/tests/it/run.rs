@@ -1,6 +1,6 @@
 //! `weighbridge run` when nothing goes wrong: what it prints, and where.
 
-use causeway_testkit::skipped;
+use causeway_testkit::{Cause, skipped};
 use snapbox::str;
 use weighbridge_record::{Line, StoppedBy};
 
@@ -202,7 +202,7 @@ fn chosen_cpus_are_the_ones_that_peers_run_on() {
     let said = said(folder.path(), &words);
     if said.code != Some(0) {
         assert!(said.stderr.contains("needs to pin threads"), "{}", said.stderr);
-        return skipped("this process may not pin threads");
+        return skipped(Cause::Rights("pinning"), "");
     }
     let lines = valid_record(folder.path().join("r.jsonl")).lines;
     assert_eq!(all!(lines, Case)[0].cpus, [last.parse::<u32>().unwrap(); 2]);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use causeway_testkit::{eventually, eventually_seen, eventually_some, skipped};
+use causeway_testkit::{Cause, eventually, eventually_seen, eventually_some, has_program, is_root, skipped};
 use serde_json::Value;
 use tempfile::TempDir;
 use weighbridge_probe::tracefs::Tracefs;
@@ -13,7 +13,7 @@ use crate::{PROGRAM, Said, folder, said, shown, start, text, valid_record};
 
 /// The tracer of this kernel, or why it cannot be used.
 fn tracefs() -> Option<Tracefs> {
-    Tracefs::open().map_err(skipped).ok()
+    Tracefs::open().map_err(|error| skipped(Cause::Kernel("tracefs"), error)).ok()
 }
 
 /// The time lines of the record `r.jsonl`.
@@ -75,15 +75,15 @@ fn a_round_trip_over_a_pipe_on_one_cpu_is_write_wake_switch_read() {
 
 #[test]
 fn a_broker_is_a_lane_between_its_clients_and_run_has_the_time_line_too() {
-    if !Path::new("/usr/bin/dbus-daemon").exists() {
-        return skipped("no dbus-daemon is installed");
+    if !has_program("dbus-daemon") {
+        return;
     }
     let folder = folder();
     let case = "fan-out/dbus-daemon/64/same-cpu/receivers=3";
     let how = "--timeline --runs 1 --budget 60s --no-system-calls --out r.jsonl --html none --quiet";
     let said = said(folder.path(), &format!("run {case} {how}"));
     if said.stderr.contains("nothing is left to measure") {
-        return skipped(said.stderr);
+        return skipped(Cause::Rights("pinning"), said.stderr);
     }
     let said = said.with(0);
     let timelines = timelines(folder.path());
@@ -158,6 +158,9 @@ fn without_rights_there_are_marks_and_the_right_is_named() {
     let folder = folder();
     let set = std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777));
     set.unwrap();
+    if !is_root() || !has_program("setpriv") {
+        return;
+    }
     let unprivileged = |program: &str| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
@@ -168,7 +171,10 @@ fn without_rights_there_are_marks_and_the_right_is_named() {
         match unprivileged(program[0]).args(&program[1..]).output() {
             Ok(output) if output.status.success() => {}
             other => {
-                return skipped(format!("no process without rights can start {program:?} here: {other:?}"));
+                return skipped(
+                    Cause::Rights("a readable build folder"),
+                    format!("an ordinary user cannot start {program:?}: {other:?}"),
+                );
             }
         }
     }

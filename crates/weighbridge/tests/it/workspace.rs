@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use causeway_testkit::{Cause, skipped};
 use serde_json::Value;
 
 /// A package.
@@ -41,8 +42,20 @@ pub fn crates() -> PathBuf {
     folder.filter(|folder| folder.ends_with("crates")).expect("this package is in `crates`").to_owned()
 }
 
-/// All packages.
-pub fn packages() -> Vec<Package> {
+/// Whether the cargo that compiled this is installed; prints the skip of the current test if not.
+pub fn has_cargo() -> bool {
+    let found = Path::new(env!("CARGO")).exists();
+    if !found {
+        skipped(Cause::Missing("cargo"), "");
+    }
+    found
+}
+
+/// All packages; `None`, and the skip of the current test, where there is no cargo.
+pub fn packages() -> Option<Vec<Package>> {
+    if !has_cargo() {
+        return None;
+    }
     let crates = crates();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).current_dir(&crates);
@@ -61,5 +74,5 @@ pub fn packages() -> Vec<Package> {
             features: package["features"].as_object().unwrap().keys().cloned().collect(),
         }
     };
-    metadata["packages"].as_array().unwrap().iter().map(package).collect()
+    Some(metadata["packages"].as_array().unwrap().iter().map(package).collect())
 }

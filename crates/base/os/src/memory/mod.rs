@@ -77,6 +77,8 @@ pub fn seals(fd: impl AsFd) -> Result<Seals> {
 
 #[cfg(test)]
 mod tests {
+    use causeway_testkit::{Cause, skipped};
+
     use super::*;
 
     #[test]
@@ -103,8 +105,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fd = match unnamed_file(dir.path(), 4096) {
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                eprintln!("skipped: {error}");
-                return;
+                return skipped(Cause::Kernel("O_TMPFILE"), error);
             }
             other => other.unwrap(),
         };

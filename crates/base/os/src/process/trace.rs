@@ -123,27 +123,30 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use causeway_testkit::{Cause, skipped};
+
     use super::*;
+    use crate::error::Error;
     use crate::process::{Child, Exit, Spawn};
 
     /// Traces a program from before its first instruction on; `None` where tracing is forbidden.
     fn traced(program: &str, args: &[&str]) -> Option<(BTreeMap<u64, u64>, Exit)> {
         let mut child = Child::spawn(Spawn::new(program).args(args)).unwrap();
         let pid = child.pid();
-        let counts = thread::spawn(move || {
-            let tracer = match Tracer::seize(pid) {
-                Err(error) => {
-                    eprintln!("skipped: {error}");
-                    return None;
-                }
-                Ok(tracer) => tracer,
-            };
+        let counts = thread::spawn(move || -> Result<_> {
+            let tracer = Tracer::seize(pid)?;
             let mut counts = BTreeMap::new();
-            tracer.run(|number, _| *counts.entry(number).or_default() += 1).unwrap();
-            Some(counts)
+            tracer.run(|number, _| *counts.entry(number).or_default() += 1)?;
+            Ok(counts)
         });
         let exit = child.wait(Some(Duration::from_secs(60))).unwrap().expect("an end");
-        Some((counts.join().unwrap()?, exit))
+        let counts = counts.join().unwrap().map_err(may_not_trace).ok()?;
+        Some((counts, exit))
+    }
+
+    fn may_not_trace(error: Error) {
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");
+        skipped(Cause::Rights("ptrace"), error);
     }
 
     #[test]
@@ -165,7 +168,7 @@ mod tests {
         drop(child);
         match tracer.join().unwrap() {
             Ok(ended) => ended.unwrap(),
-            Err(error) => eprintln!("skipped: {error}"),
+            Err(error) => may_not_trace(error),
         }
     }
 }

@@ -275,6 +275,8 @@ pub fn set_receive_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use causeway_testkit::{Cause, skipped};
+
     use super::*;
 
     fn every_pair() -> [(&'static str, OwnedFd, OwnedFd); 3] {
@@ -374,8 +376,7 @@ mod tests {
     fn a_socket_that_refuses_descriptors_takes_none_and_its_peer_still_does() {
         let (near, far) = seqpacket_pair().unwrap();
         if !refuse_descriptors(&near).unwrap() {
-            eprintln!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
-            return;
+            return skipped(Cause::Kernel("SO_PASSRIGHTS"), "Linux 6.16 has it");
         }
         let refused = send_with_fds(&far, b"x", &[far.as_fd()]).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{refused}");

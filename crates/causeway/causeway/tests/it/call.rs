@@ -16,6 +16,7 @@ use crate::common::{LONG, Peer, Role, eventually, eventually_seen, place, spawn_
 use crate::neighbors::{STRANGER, as_user, public_folder};
 use causeway::call::{self, CallError, Client, Connection, ReplyError, Responder, ServeOptions, Server};
 use causeway::{Access, Error, Refusal};
+use causeway_testkit::{Cause, skipped};
 use tempfile::TempDir;
 
 /// Longer than any machine runs.
@@ -359,8 +360,7 @@ fn descriptors_travel_both_ways_where_the_server_takes_them() {
 fn a_server_takes_no_descriptors_unless_it_says_so() {
     let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
     if !causeway_os::socket::refuse_descriptors(&near).unwrap() {
-        eprintln!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
-        return;
+        return skipped(Cause::Kernel("SO_PASSRIGHTS"), "Linux 6.16 has it");
     }
     drop((near, far));
     let (_folder, _, _server, mut client) = echo();

@@ -10,6 +10,7 @@ use crate::common::limits::{forbid, in_a_process_of_its_own, limited};
 use crate::common::{Peer, Role, descriptors, next, small, taken};
 use causeway::{Error, Group, GroupOptions, Policy, Publisher, Refusal, Subscriber};
 use causeway_os::memory::{Access, Mapping, memfd};
+use causeway_testkit::{Cause, skipped};
 use nix::libc;
 use rustix::process::Resource;
 
@@ -108,9 +109,8 @@ fn without_address_space(socket: &Path) {
 fn out_of_mappings_every_call_is_an_error_and_succeeds_when_there_are_some() {
     let limit = mappings_max();
     if limit > 2_000_000 {
-        return eprintln!(
-            "skipped: vm.max_map_count is {limit}, and a process of so many mappings is too large a test"
-        );
+        let detail = format!("{limit}, and a process of so many mappings is too large a test");
+        return skipped(Cause::Kernel("vm.max_map_count"), detail);
     }
     in_a_process_of_its_own("without-mappings", 0);
 }
@@ -276,7 +276,7 @@ impl Drop for ControlGroup {
 fn a_log_that_the_control_group_cannot_hold_is_an_error_and_no_kill() {
     let group = match ControlGroup::new(32 << 20) {
         Ok(group) => group,
-        Err(error) => return eprintln!("skipped: no control group of memory can be made here: {error}"),
+        Err(error) => return skipped(Cause::Rights("control groups"), error),
     };
     Peer::start("in-a-small-control-group", &group.0, 0).succeed();
 }

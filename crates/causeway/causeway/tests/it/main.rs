@@ -2,7 +2,10 @@
 //!
 //! Most tests need other processes: this program again, in a role.
 #![cfg(not(loom))]
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped, its seed, and what it counted")]
+#![allow(clippy::print_stderr, reason = "a test prints its seed, and what it counted")]
+
+#[macro_use]
+extern crate causeway_testkit;
 
 #[cfg(feature = "tokio")]
 mod asynchronous;

@@ -7,6 +7,7 @@ use crate::common::limits::{allow_many_descriptors, in_a_process_of_its_own};
 use crate::common::{LONG, Peer, Role, addresses, descriptors, drain, eventually_seen, join, next, small};
 use causeway::log::layout::{PAGE_BYTES, PREFIX_BYTES, SUBSCRIBERS_MAX};
 use causeway::{Group, Policy, Received, RecvTimeoutError, Subscriber, Trust, TryRecvError};
+use causeway_testkit::{Cause, skipped};
 use rustix::process::{Resource, getrlimit};
 
 /// Descriptors of a subscriber in its own process, in the server, and there without the pidfd of another process.
@@ -25,7 +26,8 @@ fn subscribers_that_fit() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize;
     let fit = (limit.saturating_sub(200) / (OWN + LOCAL)).min(SUBSCRIBERS_MAX);
     if fit < SUBSCRIBERS_MAX {
-        eprintln!("{fit} subscribers in place of {SUBSCRIBERS_MAX}: a process may open {limit} files here");
+        let detail = format!("{limit} allow {fit} subscribers in place of {SUBSCRIBERS_MAX}");
+        skipped(Cause::Rights("open files"), detail);
     }
     fit
 }

@@ -399,8 +399,8 @@ fn monitors_beyond_the_limit_are_refused() {
 /// The credentials of a thread are its own, so a thread stands for another user.
 #[test]
 fn a_process_of_another_user_is_told_for_whom_the_bus_is() {
-    if !rustix::process::geteuid().is_root() {
-        return skipped("it takes root to be somebody else");
+    if !is_root() {
+        return;
     }
     let bus = Bus::start();
     let (path, own) = (bus.path(), rustix::process::geteuid().as_raw());
@@ -491,7 +491,7 @@ fn a_thousand_members_sleep_while_others_call() {
     let options = AuthorityOptions { members: 1100, clients: 0, ..AuthorityOptions::default() };
     let (soft, hard) = causeway_os::limits::nofile();
     if hard < 8192 || causeway_os::limits::raise_nofile().is_err() {
-        return skipped(format!("8192 open files are needed, {soft} ({hard}) are allowed"));
+        return skipped(Cause::Rights("open files"), format!("8192 are needed, {soft} ({hard}) are allowed"));
     }
     let bus = Bus::start_with(options);
     let mut idle: Vec<Connection> = (0..1000).map(|_| bus.member_with(small())).collect();

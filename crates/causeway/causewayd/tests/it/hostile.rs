@@ -320,7 +320,7 @@ fn send_urgently(client: &UnixStream, bytes: &[u8], fd: BorrowedFd<'_>) -> bool 
     let flags = SendFlags::OOB | SendFlags::NOSIGNAL;
     match rustix::net::sendmsg(client, &[IoSlice::new(bytes)], &mut control, flags) {
         Err(rustix::io::Errno::OPNOTSUPP) => {
-            skipped("this kernel knows no urgent bytes on Unix sockets");
+            skipped(Cause::Kernel("urgent bytes on Unix sockets"), "");
             false
         }
         sent => {

@@ -4,9 +4,11 @@
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a test says there why it is skipped, and how it is repeated"
+    reason = "a test prints what it counted, and how it is repeated"
 )]
 
+#[macro_use]
+extern crate causeway_testkit;
 #[macro_use]
 mod support;
 

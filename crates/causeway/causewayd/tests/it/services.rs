@@ -231,7 +231,7 @@ fn the_end_of_a_service_is_seen_where_the_bus_was_started_with_ignored_children(
         command
     };
     if !ignoring().arg("true").status().is_ok_and(|status| status.success()) {
-        return skipped("env cannot have a signal ignored");
+        return skipped(Cause::Missing("env --ignore-signal"), "");
     }
     let mut command = ignoring();
     command.arg(env!("CARGO_BIN_EXE_causewayd"));

@@ -365,7 +365,7 @@ fn a_program_with_a_loop_of_its_own_lets_the_library_answer_what_it_knows() {
 }
 
 #[cfg(feature = "zbus")]
-#[tokio::test]
+#[test(tokio::test)]
 async fn properties_of_a_program_of_tokio_are_kept_and_announced_alike() {
     use std::collections::HashMap;
 

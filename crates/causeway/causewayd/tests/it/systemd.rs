@@ -90,6 +90,9 @@ fn what_is_no_socket_of_a_unit_is_said_in_a_sentence() {
 /// A unit whose program is not installed cannot be verified: its copy names the one that was built.
 #[test]
 fn units_are_what_systemd_expects() {
+    if !has_program("systemd-analyze") {
+        return;
+    }
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../dist/systemd/user");
     let folder = temp_dir("systemd");
     let mut copies = Vec::new();
@@ -104,10 +107,7 @@ fn units_are_what_systemd_expects() {
         .args(&copies)
         .env("XDG_RUNTIME_DIR", folder.path())
         .output();
-    let output = match verified {
-        Ok(output) if output.status.code() != Some(127) => output,
-        _ => return skipped("systemd-analyze is not installed"),
-    };
+    let output = verified.unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
     let of_ours: Vec<&str> = complaint.lines().filter(|line| line.contains("causewayd")).collect();
     assert!(of_ours.is_empty(), "{complaint}");

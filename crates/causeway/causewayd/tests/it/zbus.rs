@@ -92,7 +92,7 @@ async fn proxy(connection: &zbus::Connection) -> CounterProxy<'static> {
     CounterProxy::builder(connection).destination(NAME).build().await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[test(tokio::test(flavor = "multi_thread", worker_threads = 2))]
 async fn a_proxy_calls_an_object_server_and_gets_replies_errors_and_signals_in_order() {
     let bus = Bus::start();
     let (service, client) = (serve(&bus).await, connect(&bus).await);
@@ -128,7 +128,7 @@ async fn a_proxy_calls_an_object_server_and_gets_replies_errors_and_signals_in_o
     assert_eq!(counts, (201..=264).collect::<Vec<_>>());
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_property_is_read_written_cached_and_its_changes_are_seen() {
     let bus = Bus::start();
     let (_service, client) = (serve(&bus).await, connect(&bus).await);
@@ -144,7 +144,7 @@ async fn a_property_is_read_written_cached_and_its_changes_are_seen() {
     assert_eq!(all.keys().collect::<Vec<_>>(), ["Count"]);
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn names_are_requested_lost_and_looked_up_as_with_a_broker() {
     use zbus::fdo::Error::{Failed, NameHasNoOwner};
     // The directory has no place for all names.
@@ -197,7 +197,7 @@ async fn names_are_requested_lost_and_looked_up_as_with_a_broker() {
     assert_eq!(second.peer_creds().await.unwrap().process_id(), Some(pid));
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn rules_end_with_their_streams_and_wrong_ones_are_refused() {
     let bus = Bus::start();
     let (sender, client) = (connect(&bus).await, connect(&bus).await);
@@ -219,7 +219,7 @@ async fn rules_end_with_their_streams_and_wrong_ones_are_refused() {
     assert!(matches!(wrong, zbus::fdo::Error::MatchRuleInvalid(_)), "{wrong:?}");
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_program_of_zbus_and_a_member_without_it_talk_in_both_byte_orders() {
     let bus = Bus::start();
     let _echo = echo(&bus.path(), "com.example.Echo");
@@ -260,7 +260,7 @@ async fn a_program_of_zbus_and_a_member_without_it_talk_in_both_byte_orders() {
     assert_eq!(signal.rule_args(), [wire::Arg::U32(7)]);
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn calls_to_nobody_and_calls_whose_callee_leaves_end_with_errors() {
     let bus = Bus::start();
     let client = connect(&bus).await;
@@ -278,7 +278,7 @@ async fn calls_to_nobody_and_calls_whose_callee_leaves_end_with_errors() {
     assert!(!dbus.name_has_owner(BusName::try_from(NAME).unwrap()).await.unwrap());
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_member_leaves_when_its_last_handle_of_zbus_is_dropped() {
     let bus = Bus::start();
     let client = connect(&bus).await;
@@ -290,7 +290,7 @@ async fn a_member_leaves_when_its_last_handle_of_zbus_is_dropped() {
     while next(&mut changes).await.args().unwrap().new_owner.is_some() {}
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_connection_ends_with_its_bus() {
     let bus = Bus::start();
     let client = connect(&bus).await;
@@ -303,7 +303,7 @@ async fn a_connection_ends_with_its_bus() {
 }
 
 /// The streams of the program are full and nobody takes from them: messages wait in this process, and no other member.
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_program_that_does_not_read_does_not_stand_in_the_way() {
     let bus = Bus::start_small();
     let client = connect(&bus).await;
@@ -327,7 +327,7 @@ async fn a_program_that_does_not_read_does_not_stand_in_the_way() {
 }
 
 /// Also one that is longer than a quarter of an outbox.
-#[tokio::test]
+#[test(tokio::test)]
 async fn descriptors_and_long_messages_pass_both_ways() {
     let bus = Bus::start();
     let (service, client) = (serve(&bus).await, connect(&bus).await);
@@ -353,7 +353,7 @@ impl Files {
 }
 
 /// Part of such a message lies with the bus already, and would lie there until the member leaves.
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_message_whose_future_is_dropped_is_sent_if_the_bus_holds_its_descriptor_and_forgotten_otherwise() {
     let bus = Bus::start_small();
     let mut receiver = bus.member();

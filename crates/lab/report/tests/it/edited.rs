@@ -12,7 +12,7 @@ const RECORDS: [&str; 3] = [
     include_str!("../../../record/tests/files/contests/one-cpu.jsonl"),
 ];
 /// Of each record; each is one change of a number, a text or a line.
-const CHANGES: usize = 250;
+const CHANGES: usize = 100;
 
 /// A sequence of numbers that is the same in every run: SplitMix64 (Steele, Lea and Flood 2014).
 struct Random(u64);

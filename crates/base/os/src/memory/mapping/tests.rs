@@ -2,6 +2,7 @@
 
 use super::super::memfd;
 use super::*;
+use causeway_testkit::{Cause, skipped};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -197,8 +198,7 @@ fn prefaulting_changes_no_byte_and_does_not_write_what_is_read_only() {
 fn a_locked_mapping_is_listed_as_locked() {
     let memory = Mapping::anonymous(page_bytes()).unwrap();
     if let Err(error) = memory.lock() {
-        eprintln!("skipped: {error}");
-        return;
+        return skipped(Cause::Rights("locked memory"), error);
     }
     memory.dont_fork().unwrap();
     let flags = vm_flags(memory.as_ptr() as usize);

@@ -6,6 +6,7 @@
 //! longer than the call.
 #![allow(dead_code, unsafe_code)]
 
+use causeway_testkit::{Cause, skipped};
 use nix::libc;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -33,10 +34,10 @@ pub fn in_a_process_of_its_own(role: &str, number: u64) {
 }
 
 /// From now on, `call` (with this value as its n-th argument) fails with `errno` in this process, which is
-/// [of its own](in_a_process_of_its_own): where no filter can be loaded, it says so and ends here, with success.
+/// [of its own](in_a_process_of_its_own): where no filter can be loaded, the test is skipped, and the process ends here, with success.
 pub fn forbid(call: u32, argument: Option<(u32, u32)>, errno: i32) {
     if !cfg!(target_arch = "x86_64") {
-        eprintln!("skipped: the filter of system calls is written for x86-64");
+        skipped(Cause::Hardware("x86-64"), "the filter of system calls is written for it");
         std::process::exit(0);
     }
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -73,7 +74,7 @@ pub fn forbid(call: u32, argument: Option<(u32, u32)>, errno: i32) {
     match (done, error.raw_os_error()) {
         (0, _) => {}
         (-1, Some(libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOSYS)) => {
-            eprintln!("skipped: no filter of system calls can be loaded here: {error}");
+            skipped(Cause::Rights("seccomp"), format!("no filter of system calls can be loaded: {error}"));
             std::process::exit(0);
         }
         _ => panic!("{done}: {error}"),

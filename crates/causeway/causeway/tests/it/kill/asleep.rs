@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use causeway::{Error, Group, GroupOptions, Policy, Publisher, Received, Trust, TryRecvError, Waited};
-use causeway_testkit::{ControlGroup, Freezer, Traced, proc, skipped};
+use causeway_testkit::{Cause, ControlGroup, Freezer, Traced, proc, skipped};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, setpgid};
 
@@ -255,7 +255,7 @@ fn stand_still_now_and_then(has_control_group: bool) {
         let freezer = if has_control_group {
             match ControlGroup::of(&processes) {
                 Ok(group) => Freezer::ControlGroup(group),
-                Err(why) => return skipped(why),
+                Err(why) => return skipped(Cause::Rights("control groups"), why),
             }
         } else {
             Freezer::Signal(leader, processes.to_vec())

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use causeway::{Group, GroupOptions, Policy, Publisher, TryPublishError};
 use causeway_os::socket::send_with_fds;
+use causeway_testkit::{Cause, skipped};
 use nix::libc;
 use rustix::net::{RecvFlags, recv};
 
@@ -128,8 +129,7 @@ pub fn without_passrights(path: &Path, _: u64) {
 fn a_subscriber_cannot_put_descriptors_into_its_doorbell() {
     let (near, _far) = causeway_os::socket::stream_pair().unwrap();
     if !causeway_os::socket::refuse_descriptors(&near).unwrap() {
-        eprintln!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
-        return;
+        return skipped(Cause::Kernel("SO_PASSRIGHTS"), "Linux 6.16 has it");
     }
     let group = Group::create("clean", GroupOptions::new()).unwrap();
     let [status, _, _, doorbell, ..] = crate::common::wire::genuine(&group);

@@ -14,6 +14,7 @@ use causeway::log::word::{GRANULE_BYTES, HEADER_BYTES};
 use causeway::{Access, Group, GroupOptions, LargePublisher, LargeSubscriber, Policy, PoolOptions, Received};
 use causeway_os::memory::{Access as Protection, Mapping};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
+use causeway_testkit::is_root;
 use rustix::net::{SendFlags, send, sockopt};
 
 use super::{become_another_user, public_group};
@@ -127,6 +128,8 @@ fn payload_descriptors() -> usize {
 
 #[test]
 fn subscribers_that_keep_every_payload_flood_and_die_stop_nobody() {
+    // Otherwise attackers are of the same user.
+    is_root();
     for pool in [PoolOptions::new(PAYLOAD_BYTES).reused(), PoolOptions::new(PAYLOAD_BYTES).sealed()] {
         let options = GroupOptions::new().capacity_bytes(LOG_BYTES as u64).large_payloads();
         let (_dir, socket, group) = public_group(options.subscribers(Access::AnyUser));

@@ -1,7 +1,7 @@
 //! Hostile and unlucky neighbors: what a process with legitimate rights does to the others of its group, on purpose or not.
 //!
 //! Each file is one way in which a neighbor once did harm, and says what happened then. Attackers run as another user where
-//! the test may do that (as root); otherwise the test says so, and the attacker has the user of the test.
+//! the test may do that (as root); otherwise the test prints a skip, and the attacker has the user of the test.
 //!
 //! # Safety
 //!
@@ -37,6 +37,7 @@ use crate::common::wire::message;
 use crate::common::{LONG, Role, eventually, subscribers, taken};
 use causeway::{Group, GroupOptions, Publisher, Subscriber, Waited};
 use causeway_os::socket::send_with_fds;
+use causeway_testkit::is_root;
 use rustix::process::Uid;
 
 /// The processes that a test starts, by name.
@@ -113,10 +114,9 @@ pub fn public_group(options: GroupOptions) -> (tempfile::TempDir, PathBuf, Group
 /// A user that owns nothing here.
 pub const STRANGER: u32 = 4243;
 
-/// Runs `work` in a thread of another user. `None`, with the reason printed, where this user cannot become another one.
+/// Runs `work` in a thread of another user. `None`, with the skip printed, where this user cannot become another one.
 pub fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> Option<T> {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+    if !is_root() {
         return None;
     }
     let done = std::thread::scope(|scope| {
@@ -143,13 +143,12 @@ pub fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'st
     receiver.recv_timeout(LONG).unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
-/// Makes this thread, and the threads that it starts, those of another user, if it may.
+/// Makes this thread, and the threads that it starts, those of another user, if it may. The test calls [`is_root`] before, which prints a skip.
 fn become_another_user() {
-    if !rustix::process::geteuid().is_root() {
-        return eprintln!("only root can pose as another user: this attacker has the user of the test");
+    if rustix::process::geteuid().is_root() {
+        let user = Uid::from_raw(4242);
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
     }
-    let user = Uid::from_raw(4242);
-    rustix::thread::set_thread_res_uid(user, user, user).unwrap();
 }
 
 /// Waits until all subscribers have left.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use causeway::{GroupOptions, Policy, Trust};
 use causeway_os::memory::{Access, Mapping};
+use causeway_testkit::is_root;
 use nix::libc;
 
 use super::{become_another_user, public_group, sleeps_and_is_woken};
@@ -58,6 +59,8 @@ pub fn disturb(socket: &Path, way: u64) {
 }
 
 fn subscribers_sleep_and_are_woken_beside(way: u64) {
+    // Otherwise attackers are of the same user.
+    is_root();
     for policy in [Policy::Lossy, Policy::Reliable] {
         let options = GroupOptions::new().capacity_bytes(4096).trust(Trust::Strangers);
         let options = options.subscribers(causeway::Access::AnyUser);

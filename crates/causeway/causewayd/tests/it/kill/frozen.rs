@@ -125,7 +125,7 @@ fn nobody_is_evicted_for_the_time_in_which_a_control_group_was_frozen() {
     let scene = Scene::new();
     match ControlGroup::of(&scene.processes()) {
         Ok(group) => scene.stand_still_now_and_then(&Freezer::ControlGroup(group)),
-        Err(why) => skipped(why),
+        Err(why) => skipped(Cause::Rights("control groups"), why),
     }
 }
 

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use causeway_testkit::{Cause, skipped};
 use nix::libc;
 
 /// Source: fcntl(2).
@@ -18,7 +19,7 @@ const F_SETSIG: i32 = 10;
 pub struct Lease(File);
 
 impl Lease {
-    /// Nothing, and a sentence, where there is no such thing.
+    /// `None`, with the skip printed, where the file system has no leases.
     pub fn on(path: &Path) -> Option<Lease> {
         let file = File::open(path).unwrap();
         // SAFETY: see above. The signal that tells of somebody who waits is one that is ignored.
@@ -27,7 +28,8 @@ impl Lease {
             libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
         };
         if leased != 0 {
-            println!("skipped: {} can have no lease: {}", path.display(), std::io::Error::last_os_error());
+            let error = std::io::Error::last_os_error();
+            skipped(Cause::Kernel("file leases"), format!("{}: {error}", path.display()));
             return None;
         }
         Some(Lease(file))

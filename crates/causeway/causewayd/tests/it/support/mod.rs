@@ -30,8 +30,8 @@ pub use buses::{
 };
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
-    ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually, eventually_seen,
-    eventually_some, proc, setting, skipped, temp_dir,
+    Cause, ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually,
+    eventually_seen, eventually_some, has_program, is_root, proc, setting, skipped, temp_dir,
 };
 
 pub const PATH: &str = "/com/example";
@@ -88,9 +88,7 @@ pub fn is_own_process() -> bool {
     if std::env::var_os(IS_ALONE).is_some() {
         return true;
     }
-    let output = rerun("", test).env(IS_ALONE, "1").output().unwrap();
-    assert_ran(&output);
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    assert_ran(&rerun("", test).env(IS_ALONE, "1").stderr(Stdio::inherit()).output().unwrap());
     false
 }
 

@@ -37,7 +37,7 @@ const SIMULATED: [(f64, f64); 4] = [(4.0, 11.0), (2.0, 21.0), (1.0, 66.0), (0.5,
 /// standard errors of the share. `BISECTIONS=400` makes so many of each.
 fn searches(effect: f64, known: usize, noise: Option<f64>, promised: f64) -> f64 {
     let asked = std::env::var("BISECTIONS").ok().and_then(|text| text.parse().ok());
-    let rounds = asked.unwrap_or(if effect < 1.0 { 60 } else { 200 });
+    let rounds = asked.unwrap_or(if effect < 1.0 { 30 } else { 100 });
     let mut random = Random::new(1);
     let (mut right, mut boots) = (0, 0);
     for round in 0..rounds {

@@ -27,7 +27,7 @@ fn rate(draw: Draw, n: usize, experiments: usize, flagged: impl Fn(&[f64]) -> bo
     hit as f64 / experiments as f64
 }
 
-/// One in a hundred was asked; 20 000 series scatter by ± 0.07 %, and the tables of 10 000 shuffles by ± 0.1 %.
+/// One in a hundred is promised; 8000 series scatter by ± 0.11 %, and the tables of 10 000 shuffles by ± 0.1 %.
 #[test]
 fn each_test_flags_at_most_about_one_steady_series_in_a_hundred() {
     let split = |values: &[f64]| split_test(values).is_some_and(|test| test.p <= ALPHA);
@@ -35,12 +35,12 @@ fn each_test_flags_at_most_about_one_steady_series_in_a_hundred() {
     let lag1 = |values: &[f64]| lag1_test(values).is_some_and(|test| test.p <= ALPHA);
     let gap = |values: &[f64]| gap_test(values).is_some();
     for (name, draw) in STEADY {
-        for n in [10, 13, 20, 40, 100] {
+        for n in [10, 20, 100] {
             for (test, rate) in [
-                ("split", rate(draw, n, 20_000, split)),
-                ("slope", rate(draw, n, 20_000, slope)),
-                ("lag-1", rate(draw, n, 20_000, lag1)),
-                ("gap", rate(draw, n, 20_000, gap)),
+                ("split", rate(draw, n, 8000, split)),
+                ("slope", rate(draw, n, 8000, slope)),
+                ("lag-1", rate(draw, n, 8000, lag1)),
+                ("gap", rate(draw, n, 8000, gap)),
             ] {
                 assert!(rate <= 0.013, "{test} flags {rate} of {name} series of {n}");
             }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use causeway::{
     Access, Group, GroupOptions, Policy, Publisher, Received, RecvTimeoutError, Subscriber, Trust,
 };
+use causeway_testkit::is_root;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::public_folder;
@@ -212,6 +213,8 @@ fn attacked(options: GroupOptions, seed: u64) {
 
 #[test]
 fn random_attackers_stop_nobody_and_falsify_nothing() {
+    // Otherwise attackers are of the same user.
+    is_root();
     let seed = seed();
     attacked(GroupOptions::new(), seed);
     attacked(GroupOptions::new().several_publishers(), seed.wrapping_mul(3) | 1);
