@@ -120,9 +120,9 @@ round_trip() {
     "$@" "$folder/causeway" serve "$at" >&2 &
     local server=$!
     appears "$at"
-    "$@" "$folder/causeway" subscribe "$at" >"$at.said" &
+    timeout 60 "$@" "$folder/causeway" subscribe "$at" >"$at.said" &
     local subscriber=$!
-    echo "42.17" | "$@" "$folder/causeway" publish --wait-for-subscribers 1 "$at"
+    echo "42.17" | timeout 60 "$@" "$folder/causeway" publish --wait-for-subscribers 1 "$at"
     wait "$subscriber" || fail "the subscriber ended with $?"
     kill "$server" && wait "$server" || true
     said=$(cat "$at.said")
@@ -130,7 +130,8 @@ round_trip() {
 }
 
 static() {
-    local archive folder program emulator=()
+    has readelf || { skip static "readelf is not installed (Debian: binutils)" && return; }
+    local archive folder program headers emulator=()
     for archive in "$dist"/causeway-weighbridge-*.tar.gz; do
         [ -e "$archive" ] || { skip static "there is no archive" && return; }
         tar -xzf "$archive" -C "$work"
@@ -144,7 +145,8 @@ static() {
         *) skip "$(basename "$archive")" "nothing emulates its processor here" && continue ;;
         esac
         for program in causeway causewayd weighbridge; do
-            ! readelf --program-headers "$folder/$program" | grep -q INTERP || fail "$program needs a loader"
+            headers=$(readelf --program-headers "$folder/$program")
+            [[ $headers != *INTERP* ]] || fail "$program needs a loader"
             "${emulator[@]}" "$folder/$program" --version
         done
         round_trip "${emulator[@]}" "$folder"

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import ctypes
+import faulthandler
 import os
 import shutil
 import signal
@@ -18,18 +20,34 @@ ROOT = Path(__file__).resolve().parents[3]
 BINDINGS = ROOT / "bindings/python"
 # Longer than a loaded machine takes: a test that is right never waits so long.
 LONG_S = 60.0
+# How long a test may take, set as for tests in Rust: nothing else ends one that hangs.
+LIMIT_S = float(os.environ.get("CAUSEWAY_TEST_LIMIT_S", "120"))
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 # A shell starts what runs in its background with the signal ignored, and Python leaves that so: nothing would end what tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class TestCase(unittest.TestCase):
+    def run(self, result=None):
+        """Runs the test. Where it hangs, the stacks of all threads are printed and the program ends."""
+        faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+        try:
+            return super().run(result)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
     def folder(self) -> Path:
         return Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def python(self, code: str, *args: object) -> subprocess.Popen:
-        """Another process that executes this; it is killed where the test ends."""
+        """Another process that executes this."""
         command = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return self.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def started(self, command: list, **options) -> subprocess.Popen:
+        """A process that is killed where the test or this program ends."""
+        process = subprocess.Popen(command, preexec_fn=die_with_parent, **options)
         self.addCleanup(end, process)
         return process
 
@@ -67,13 +85,9 @@ class TestCase(unittest.TestCase):
         if program is None:
             self.skipTest("causewayd is not built; cargo build -p causewayd, or set CAUSEWAYD")
         folder = self.folder()
-        process = subprocess.Popen(
-            [program, "--address", f"unix:path={folder}/bus", "--native", f"{folder}/bus.native", "--print-native"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        self.addCleanup(end, process)
-        self.causewayd = process
-        return process.stdout.readline().strip()
+        command = [program, "--address", f"unix:path={folder}/bus", "--native", f"{folder}/bus.native", "--print-native"]
+        self.causewayd = self.started(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return self.causewayd.stdout.readline().strip()
 
 
 def causewayd() -> str | None:
@@ -83,9 +97,14 @@ def causewayd() -> str | None:
     return found or shutil.which("causewayd")
 
 
+def die_with_parent() -> None:
+    """The kernel kills this process where its parent ends, perhaps by a signal."""
+    LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
 def end(process: subprocess.Popen) -> None:
     process.kill()
-    process.wait()
+    process.wait(LONG_S)
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import BINDINGS, LONG_S, ROOT, TestCase, end
+from support import BINDINGS, LONG_S, ROOT, TestCase
 
 from causeway_ipc import Bus, BusError
 
@@ -65,9 +65,7 @@ class Missing(TestCase):
 class Documents(TestCase):
     def example(self, name: str, *args: object) -> subprocess.Popen:
         command = [sys.executable, str(EXAMPLES / name), *map(str, args)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(end, process)
-        return process
+        return self.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def test_there_are_no_other_examples(self):
         # Those are of `test_examples`.

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from support import BINDINGS, LONG_S, ROOT, TestCase, end, until
+from support import BINDINGS, LONG_S, ROOT, TestCase, until
 
 from causeway_ipc import Bus
 
@@ -47,14 +47,17 @@ class InC:
         (root / "built").mkdir()
         (root / "built/libcauseway_c.a").symlink_to(archive)
         make = ["make", "--silent", "-C", CAUSEWAY / "c", "install", f"PREFIX={root}", "STRIP=", f"ARCHIVE={root}/built/libcauseway_c.a"]
-        subprocess.run(make, check=True)
+        subprocess.run(make, check=True, timeout=LONG_S)
         environment = {**os.environ, "PKG_CONFIG_PATH": f"{root}/lib/pkgconfig"}
         for name, path in sources.items():
-            packages = ["causeway", *(["libsystemd"] if "sd-event.h" in path.read_text() else [])]
-            flags = subprocess.run(["pkg-config", "--cflags", "--libs", *packages], env=environment, capture_output=True, text=True)
-            if flags.returncode == 0:
-                compile = ["cc", "-Wall", "-Wextra", "-Werror", "-o", root / name, path, *flags.stdout.split(), f"-Wl,-rpath,{root}/lib"]
-                subprocess.run(compile, check=True)
+            packages = ["libsystemd"] if "sd-event.h" in path.read_text() else []
+            # Our own package is there, and an error where it is not.
+            if packages and subprocess.run(["pkg-config", "--exists", *packages]).returncode != 0:
+                continue
+            find = ["pkg-config", "--cflags", "--libs", "causeway", *packages]
+            flags = subprocess.run(find, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+            compile = ["cc", "-Wall", "-Wextra", "-Werror", "-o", root / name, path, *flags, f"-Wl,-rpath,{root}/lib"]
+            subprocess.run(compile, check=True, timeout=LONG_S)
 
     def command(self, name: str) -> list[str] | str:
         if self.lacks is not None:
@@ -112,11 +115,8 @@ class Examples(TestCase):
     def start(self, command: list[str], *args: object) -> subprocess.Popen:
         # Another user of the machine may have a bus of the session.
         environment = {key: value for key, value in os.environ.items() if key != "CAUSEWAY_BUS"}
-        process = subprocess.Popen(
-            [*command, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        self.addCleanup(end, process)
-        return process
+        command = [*command, *map(str, args)]
+        return self.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
     def ends(self, process: subprocess.Popen) -> str:
         """What it says until it ends, which it does well."""

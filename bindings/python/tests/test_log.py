@@ -6,7 +6,7 @@ import os
 import threading
 import unittest
 
-from support import LONG_S, TestCase, until
+from support import LONG_S, TestCase, die_with_parent, until
 
 from causeway_ipc import (
     Busy, Closed, Disconnected, Error, Forked, Group, Policy, _native,
@@ -136,6 +136,7 @@ class Log(TestCase):
         publisher, subscriber = group.publisher(), group.subscribe()
         child = os.fork()
         if child == 0:
+            die_with_parent()
             status = 1
             try:
                 for call in (lambda: publisher.publish(b"x"), subscriber.recv, group.report):

@@ -5,7 +5,7 @@ import os
 import resource
 import threading
 
-from support import LONG_S, TestCase
+from support import LONG_S, TestCase, die_with_parent
 
 from causeway_ipc import Closed, Group, TooManyPayloads
 
@@ -144,6 +144,7 @@ class Payloads(TestCase):
         payload = subscriber.recv().payload
         child = os.fork()
         if child == 0:
+            die_with_parent()
             try:
                 memoryview(payload)
             except BaseException as error:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import ROOT, TestCase
+from support import LONG_S, ROOT, TestCase
 
 import weighbridge
 
@@ -70,4 +70,4 @@ class Records(TestCase):
 
     def test_importing_it_imports_neither(self):
         code = "import sys, weighbridge; sys.exit('pyarrow' in sys.modules or 'pandas' in sys.modules or 'causeway_ipc' in sys.modules)"
-        self.assertEqual(subprocess.run([sys.executable, "-c", code]).returncode, 0)
+        self.assertEqual(subprocess.run([sys.executable, "-c", code], timeout=LONG_S).returncode, 0)

@@ -24,8 +24,9 @@ impl Freezer {
         match self {
             Freezer::Signal(group, members) => {
                 kill_process_group(pid(*group), Signal::STOP).unwrap();
-                let stands = |pid: &u32| proc::thread_states(*pid).iter().all(|state| *state == 'T');
-                eventually("all processes of the group stop", || members.iter().all(stands));
+                eventually("all processes of the group stop", || {
+                    members.iter().copied().all(proc::is_stopped)
+                });
             }
             Freezer::ControlGroup(group) => group.set(true),
         }
@@ -62,7 +63,7 @@ impl ControlGroup {
         let root = PathBuf::from(root.ok_or("no control groups of version 2 are mounted")?);
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        let folder = root.join(own).join(format!("causeway-test-{}", processes[0]));
+        let folder = root.join(own).join(format!("causeway-test-{:x}", fastrand::u64(..)));
         let said = |error: io::Error| format!("{} cannot be made or used: {error}", folder.display());
         fs::create_dir(&folder).map_err(said)?;
         let group = ControlGroup { folder: folder.clone() };

@@ -6,13 +6,14 @@
 //! * [`Running`]: a process that is killed and reaped with its test.
 //! * [`at_another_time`]: a process whose clocks differ.
 //! * [`Freezer`]: processes that stand still together.
-//! * [`temp_dir`]: a folder that ends with its test.
+//! * [`temp_dir`], [`temp_file`]: a folder or file that ends with its test.
 //! * [`help`]: the help of a program and of all its commands.
 //! * [`heap`]: what the allocator has left for later.
 //! * [`proc`]: what the kernel says of a process.
 //! * [`fuzz`]: any bytes for a function, from a corpus and a seed.
-//! * [`skipped`], [`has_program`], [`has_header`], [`is_root`]: why a test does not run here. [`Rng`]: numbers that repeat from a seed.
-//! * [`watchdog`]: the end of a test that hangs.
+//! * [`skipped`], [`has_program`], [`has_header`], [`is_root`], [`trial_succeeds`]: why a test does not run here.
+//! * [`Rng`]: numbers that repeat from a seed.
+//! * [`watchdog`]: the end of a test that hangs. One that compiles programs has more time: [`watchdog::extend_limit`].
 //!
 //! Waiting for an event is better than looking again and again: `eventually` is for what has no event to wait for.
 
@@ -23,8 +24,10 @@ extern crate self as causeway_testkit;
 #[macro_use]
 extern crate causeway_testkit_macros;
 
+mod alarm;
 mod frozen;
 pub mod fuzz;
+mod guardian;
 #[cfg(target_env = "gnu")]
 pub mod heap;
 pub mod help;
@@ -43,9 +46,9 @@ pub use fastrand::Rng;
 pub use frozen::{ControlGroup, Freezer};
 pub use peer::{Peer, Role, play, setting};
 pub use process::{Running, assert_ran, at_another_time, rerun};
-pub use skip::{Cause, LIST, find_program, has_header, has_program, is_root, skipped};
-pub use tempfile::TempDir;
-pub use traced::{Call, Traced};
+pub use skip::{Cause, LIST, find_program, has_header, has_program, is_root, skipped, trial_succeeds};
+pub use tempfile::{NamedTempFile, TempDir};
+pub use traced::{Call, Traced, has_ptrace, stop_for_tracer};
 
 /// How long a test waits for what must come: long enough for a machine that does ten other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -90,7 +93,14 @@ pub fn eventually_seen<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_it:
 
 /// An empty folder for temporary files, removed when dropped, whose path is short enough for a socket. `name` tells whose.
 pub fn temp_dir(name: &str) -> TempDir {
-    tempfile::Builder::new().prefix(&format!("{name}-")).tempdir().unwrap()
+    let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir();
+    folder.unwrap_or_else(|error| panic!("no temporary folder: {error}; set TMPDIR to a folder with space"))
+}
+
+/// An empty temporary file, removed when dropped.
+pub fn temp_file() -> NamedTempFile {
+    NamedTempFile::new()
+        .unwrap_or_else(|error| panic!("no temporary file: {error}; set TMPDIR to a folder with space"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 
 use tempfile::NamedTempFile;
 
-use crate::{Running, at_another_time, rerun};
+use crate::{Running, Traced, at_another_time, rerun, temp_file};
 
 /// What a process of a test does, with the socket of a group and a number.
 pub type Role = fn(&Path, u64);
@@ -38,14 +38,28 @@ impl Peer {
         Some(Peer::run(role, command, Stdio::null()))
     }
 
+    /// As [`Peer::start`], with a tracer of the thread that calls [`stop_for_tracer`](crate::stop_for_tracer).
+    pub fn start_traced(role: &str, socket: &Path, number: u64) -> (Peer, Traced) {
+        Peer::run_by(role, Peer::command(role, socket, number), Stdio::null(), Traced::start)
+    }
+
     fn spawn(role: &str, socket: &Path, number: u64, input: Stdio) -> Peer {
         Peer::run(role, Peer::command(role, socket, number), input)
     }
 
-    fn run(role: &str, mut command: Command, input: Stdio) -> Peer {
-        let proof = NamedTempFile::new().unwrap();
-        let running = Running::start(command.env(PROOF, proof.path()).stdin(input).stdout(Stdio::null()));
-        Peer { running, role: role.to_owned(), proof }
+    fn run(role: &str, command: Command, input: Stdio) -> Peer {
+        Peer::run_by(role, command, input, |command| (Running::start(command), ())).0
+    }
+
+    fn run_by<T>(
+        role: &str,
+        mut command: Command,
+        input: Stdio,
+        start: impl FnOnce(&mut Command) -> (Running, T),
+    ) -> (Peer, T) {
+        let proof = temp_file();
+        let (running, more) = start(command.env(PROOF, proof.path()).stdin(input).stdout(Stdio::null()));
+        (Peer { running, role: role.to_owned(), proof }, more)
     }
 
     /// As [`Peer::start`], with a pipe to its standard input.

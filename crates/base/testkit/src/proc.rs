@@ -20,9 +20,25 @@ pub fn thread_states(pid: u32) -> Vec<char> {
     threads.filter_map(|thread| stat(thread.path().join("stat").to_str()?)?[0].chars().next()).collect()
 }
 
+/// Whether it is there and all its threads are stopped by a signal.
+pub fn is_stopped(pid: u32) -> bool {
+    let states = thread_states(pid);
+    !states.is_empty() && states.iter().all(|state| *state == 'T')
+}
+
 /// The state of one of its threads.
 pub fn thread_state(pid: u32, thread: u32) -> Option<char> {
     stat(&format!("/proc/{pid}/task/{thread}/stat"))?[0].chars().next()
+}
+
+/// The numbers of its threads with this name.
+pub fn threads_named(pid: u32, name: &str) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let has_name = |thread: &fs::DirEntry| {
+        fs::read_to_string(thread.path().join("comm"))
+            .is_ok_and(|found| found.strip_suffix('\n') == Some(name))
+    };
+    threads.filter(has_name).filter_map(|thread| thread.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The name of each of its threads, and how often that has gone to sleep.

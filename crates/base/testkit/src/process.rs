@@ -2,11 +2,17 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Output};
+use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 
-use crate::{Cause, eventually, eventually_some, proc, skip, skipped};
+use crate::watchdog::{self, describe};
+use crate::{Cause, PATIENCE, eventually, proc, skip, skipped};
 
 /// This test program once more, to run one test and print what it prints: `rerun(module_path!(), "role")` for a test
 /// `role` of the same module. What the test does there, it reads from variables of the environment; without them it
@@ -14,6 +20,8 @@ use crate::{Cause, eventually, eventually_some, proc, skip, skipped};
 pub fn rerun(module: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &test_name(module, test), "--nocapture", "--test-threads=1"]);
+    // Its own watchdog prints more than that of this program, which would kill it.
+    command.env(watchdog::LIMIT, (watchdog::limit().as_secs() * 9 / 10).max(1).to_string());
     command.env(skip::TEST, skip::test());
     command
 }
@@ -61,14 +69,16 @@ pub fn at_another_time(command: &Command, seconds: i64) -> Option<Command> {
 }
 
 /// A process that is killed and reaped when it is dropped.
+///
+/// Signals go to its file descriptor: its tracer may have reaped it, and another process may have its number by then.
 #[derive(Debug)]
-pub struct Running(pub Child);
+pub struct Running(pub Child, OwnedFd);
 
 impl Running {
     /// Starts it.
     #[track_caller]
     pub fn start(command: &mut Command) -> Running {
-        Running(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+        command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")).into()
     }
 
     /// Its number.
@@ -76,22 +86,28 @@ impl Running {
         self.0.id()
     }
 
-    /// Sends it a signal; to one that is reaped already, none is sent.
+    /// Sends it a signal; fails if it is reaped already.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(kill_process(Pid::from_child(&self.0), signal)?)
+        Ok(pidfd_send_signal(&self.1, signal)?)
     }
 
     /// Kills and reaps it; fine if it has ended already.
     pub fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.signal(Signal::KILL);
+        if self.has_ended_in_time() {
+            if self.is_to_be_reaped() {
+                let _ = self.0.wait();
+            }
+        } else {
+            assert!(thread::panicking(), "it outlives SIGKILL: {}", describe(self.pid()));
+        }
     }
 
     /// Stops it, and returns when all its threads stand still.
     #[track_caller]
     pub fn stop(&self) {
         self.signal(Signal::STOP).unwrap();
-        eventually("all threads stop", || proc::thread_states(self.pid()).iter().all(|state| *state == 'T'));
+        eventually("all threads stop", || proc::is_stopped(self.pid()));
     }
 
     /// Lets one that was stopped go on.
@@ -101,10 +117,40 @@ impl Running {
     }
 
     /// Waits for its end.
+    ///
+    /// # Panics
+    /// It does not end within [`PATIENCE`]: with the state of its threads.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        let pid = self.pid();
-        eventually_some(&format!("the end of process {pid}"), || self.0.try_wait().unwrap())
+        assert!(self.has_ended_in_time(), "it does not end in {PATIENCE:?}: {}", describe(self.pid()));
+        self.0.wait().unwrap()
+    }
+
+    /// Waits for its end at most [`PATIENCE`].
+    fn has_ended_in_time(&self) -> bool {
+        let limit = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        loop {
+            match poll(&mut [PollFd::new(&self.1, PollFlags::IN)], Some(&limit)) {
+                Err(rustix::io::Errno::INTR) => {}
+                ready => return ready.unwrap() > 0,
+            }
+        }
+    }
+
+    /// Whether it has ended, and neither its owner nor its tracer has taken its status.
+    fn is_to_be_reaped(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        waitid(WaitId::PidFd(self.1.as_fd()), options).is_ok()
+    }
+}
+
+impl From<Child> for Running {
+    #[track_caller]
+    fn from(child: Child) -> Running {
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        let pidfd =
+            pidfd.unwrap_or_else(|error| panic!("no file descriptor of process {}: {error}", child.id()));
+        Running(child, pidfd)
     }
 }
 

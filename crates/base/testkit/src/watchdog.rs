@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use syscalls::Sysno;
 
-use crate::proc;
+use crate::{guardian, proc};
 
 /// The variable with the limit in seconds.
 pub const LIMIT: &str = "CAUSEWAY_TEST_LIMIT_S";
@@ -42,11 +42,25 @@ pub const EXIT_STATUS: i32 = 124;
 
 const STACK_LIMIT: Duration = Duration::from_secs(2);
 
-/// In the order of their start.
-static RUNNING: Mutex<Vec<(u64, String, Instant)>> = Mutex::new(Vec::new());
+/// How much longer a test may take that compiles programs.
+pub const COMPILING: Duration = Duration::from_secs(600);
+
+struct Running {
+    number: u64,
+    name: String,
+    start: Instant,
+    limit: Duration,
+}
+
+static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 
 thread_local! {
-    static CURRENT: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Number and name of the test of this thread.
+    static CURRENT: RefCell<Option<(u64, String)>> = const { RefCell::new(None) };
+}
+
+fn running() -> MutexGuard<'static, Vec<Running>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long a test of this process may take.
@@ -65,22 +79,26 @@ pub fn limit() -> Duration {
 
 /// The test that this thread runs, as `package module::test`; else the name of the thread.
 pub fn current_test() -> String {
-    let current = CURRENT.with_borrow(String::clone);
-    if current.is_empty() {
-        thread::current().name().unwrap_or("a thread without a name").to_owned()
-    } else {
-        current
-    }
+    let current = CURRENT.with_borrow(|current| current.as_ref().map(|(_, name)| name.clone()));
+    current.unwrap_or_else(|| thread::current().name().unwrap_or("a thread without a name").to_owned())
 }
 
-/// Gives the test of this thread its whole time again, which begins after `delay`: for tests that are as long as they are asked to be.
-pub fn restart(delay: Duration) {
-    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    CURRENT.with_borrow(|current| {
-        if let Some((_, _, start)) = running.iter_mut().find(|(_, test, _)| test == current) {
-            *start = Instant::now() + delay;
-        }
-    });
+/// Gives the test of this thread more time.
+pub fn extend_limit(more: Duration) {
+    change_current(|test| test.limit += more);
+}
+
+/// Gives the test of this thread its whole time again: each of its parts has so much.
+pub fn restart() {
+    change_current(|test| test.start = Instant::now());
+}
+
+fn change_current(change: impl FnOnce(&mut Running)) {
+    let current = CURRENT.with_borrow(|current| current.as_ref().map(|(number, _)| *number));
+    let mut running = running();
+    if let Some(test) = running.iter_mut().find(|test| Some(test.number) == current) {
+        change(test);
+    }
 }
 
 /// A test that runs.
@@ -105,11 +123,11 @@ impl Test {
             });
         }
         let module = module.split_once("::").map(|(_, module)| format!("{module}::")).unwrap_or_default();
-        let test = format!("{package} {module}{name}");
-        CURRENT.set(test.clone());
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = running.last().map_or(0, |(number, ..)| number + 1);
-        running.push((number, test, Instant::now()));
+        let name = format!("{package} {module}{name}");
+        let mut running = running();
+        let number = running.last().map_or(0, |last| last.number + 1);
+        CURRENT.set(Some((number, name.clone())));
+        running.push(Running { number, name, start: Instant::now(), limit });
         Test { number, process: process::id() }
     }
 }
@@ -121,20 +139,22 @@ impl Drop for Test {
             return;
         }
         CURRENT.take();
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        running.retain(|(number, ..)| *number != self.number);
+        running().retain(|test| test.number != self.number);
     }
 }
 
-/// Sleeps until the oldest test may take no longer: tests count what their processes do, and this thread is in each of them.
-fn watch(limit: Duration) {
+/// Sleeps until the next test may take no longer: tests count what their processes do, and this thread is in each of them.
+fn watch(limit: Duration) -> ! {
     loop {
-        let oldest = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).first().cloned();
-        let elapsed = oldest.as_ref().map_or(Duration::ZERO, |(_, _, start)| start.elapsed());
-        match oldest {
-            Some((_, test, _)) if elapsed >= limit => end(&test, elapsed),
-            _ => thread::sleep(limit.saturating_sub(elapsed)),
+        let left = |test: &Running| test.limit.saturating_sub(test.start.elapsed());
+        let hung =
+            running().iter().find(|test| left(test).is_zero()).map(|test| (test.name.clone(), test.start));
+        if let Some((name, start)) = hung {
+            end(&name, start.elapsed());
         }
+        let next = running().iter().map(left).min();
+        // One that starts meanwhile has at least this much time.
+        thread::sleep(next.unwrap_or(limit).min(limit));
     }
 }
 
@@ -150,7 +170,10 @@ fn end(test: &str, elapsed: Duration) -> ! {
     for process in &processes {
         print(&describe(*process));
     }
-    print(&format!("watchdog: killed {} processes that the test program started\n", kill_all(processes)));
+    print(&format!(
+        "watchdog: killed {} processes that the test program started\n",
+        kill_all(self::processes)
+    ));
     // Destructors and exit handlers may wait for what hangs.
     // SAFETY: ends the process, which has no use for it afterwards.
     unsafe { libc::_exit(EXIT_STATUS) }
@@ -175,22 +198,34 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// The numbers of all processes.
+fn numbers() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// All living processes that a test program has marked with this value of [`RUN`].
+pub(crate) fn marked(mark: &str) -> BTreeSet<u32> {
+    let mark = format!("{RUN}={mark}");
+    let is_marked = |process: &u32| {
+        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    numbers().into_iter().filter(is_marked).filter(|process| is_alive(*process)).collect()
+}
+
+fn is_alive(process: u32) -> bool {
+    proc::state(process).is_some_and(|state| state != 'Z')
+}
+
 /// All other living processes of this run: descendants, and those with its mark.
 fn processes() -> BTreeSet<u32> {
     let own = process::id();
     // A process that plays a role has the mark of its test, and answers for its descendants only.
     let mark = env::var(RUN).ok().filter(|mark| mark.starts_with(&format!("{own}-")));
-    let mark = mark.map(|mark| format!("{RUN}={mark}"));
-    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all: Vec<u32> = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    let is_marked = |process: &u32| {
-        let Some(mark) = &mark else { return false };
-        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-    };
-    let mut found: BTreeSet<u32> = all.iter().copied().filter(is_marked).collect();
+    let mut found = mark.map(|mark| marked(&mark)).unwrap_or_default();
     let parents: Vec<(u32, u32)> =
-        all.iter().filter_map(|process| Some((*process, proc::parent(*process)?))).collect();
+        numbers().into_iter().filter_map(|process| Some((process, proc::parent(process)?))).collect();
     found.insert(own);
     loop {
         let before = found.len();
@@ -202,27 +237,26 @@ fn processes() -> BTreeSet<u32> {
         }
     }
     found.remove(&own);
-    found.retain(|process| proc::state(*process).is_some_and(|state| state != 'Z'));
+    found.retain(|process| is_alive(*process));
     found
 }
 
-/// Kills them and those that they start meanwhile. Returns how many.
-fn kill_all(processes: BTreeSet<u32>) -> usize {
+/// Kills the processes that `find` finds, and looks again for those that they start meanwhile. Returns how many were killed.
+pub(crate) fn kill_all(find: impl Fn() -> BTreeSet<u32>) -> usize {
     let mut killed = BTreeSet::new();
-    let mut open = processes;
     // What forks faster than it is killed does not keep the watchdog here.
     for _ in 0..20 {
-        for process in &open {
-            if let Some(pid) = i32::try_from(*process).ok().and_then(Pid::from_raw) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            killed.insert(*process);
-        }
-        thread::sleep(Duration::from_millis(10));
-        open = self::processes();
-        if open.is_empty() {
+        let found = find();
+        if found.is_empty() {
             break;
         }
+        for process in found {
+            if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            killed.insert(process);
+        }
+        thread::sleep(Duration::from_millis(10));
     }
     killed.len()
 }
@@ -308,13 +342,17 @@ fn print_own_stacks() {
 static MARK: extern "C" fn() = mark;
 
 extern "C" fn mark() {
-    if env::var_os(RUN).is_none() {
-        // A process number alone begins anew.
-        let start = fs::read_to_string("/proc/uptime").unwrap_or_default();
-        let start = start.split(' ').next().unwrap_or_default();
-        // SAFETY: no other thread exists yet.
-        unsafe { env::set_var(RUN, format!("{}-{start}", process::id())) };
+    // Miri has no processes.
+    if env::var_os(RUN).is_some() || cfg!(miri) {
+        return;
     }
+    // A process number alone begins anew.
+    let start = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let start = start.split(' ').next().unwrap_or_default();
+    let mark = format!("{}-{start}", process::id());
+    guardian::start(&mark);
+    // SAFETY: no other thread exists yet.
+    unsafe { env::set_var(RUN, mark) };
 }
 
 #[cfg(test)]
@@ -326,26 +364,32 @@ mod tests {
 
     const HANG: &str = "TESTKIT_HANG";
 
+    /// Not watched until its processes are there.
+    #[::core::prelude::v1::test]
+    fn hangs() {
+        let Some(file) = env::var_os(HANG) else { return };
+        // One child, and one whose parent has ended.
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]).output().unwrap();
+        let orphan = String::from_utf8(shell.stdout).unwrap();
+        fs::write(file, format!("{} {}", child.id(), orphan.trim())).unwrap();
+        let _test = Test::start("causeway-testkit", module_path!(), "hangs");
+        extend_limit(Duration::from_secs(1));
+        let (_sender, receiver) = std::sync::mpsc::channel::<()>();
+        receiver.recv().unwrap();
+    }
+
     #[test]
     fn hanging_test_is_reported_and_its_processes_are_gone() {
-        if let Some(file) = env::var_os(HANG) {
-            // One child, and one whose parent has ended.
-            let child = Command::new("sleep").arg("1000").spawn().unwrap();
-            let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null & echo $!"]).output().unwrap();
-            let orphan = String::from_utf8(shell.stdout).unwrap();
-            fs::write(file, format!("{} {}", child.id(), orphan.trim())).unwrap();
-            let (_sender, receiver) = std::sync::mpsc::channel::<()>();
-            receiver.recv().unwrap();
-        }
         let file = tempfile::NamedTempFile::new().unwrap();
-        let mut hanging = rerun(module_path!(), "hanging_test_is_reported_and_its_processes_are_gone");
+        let mut hanging = rerun(module_path!(), "hangs");
         // A run of its own, not a process of this one.
         hanging.env_remove(RUN).env(HANG, file.path()).env(LIMIT, "1").stdin(Stdio::null());
         let output = hanging.output().unwrap();
         let report = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(EXIT_STATUS), "{report}");
         for expected in [
-            "hanging_test_is_reported_and_its_processes_are_gone still runs after",
+            "causeway-testkit watchdog::tests::hangs still runs after",
             "futex",
             "sleep 1000",
             "recv",
@@ -353,6 +397,7 @@ mod tests {
         ] {
             assert!(report.contains(expected), "{expected} is missing: {report}");
         }
+        assert!(!report.contains("still runs after 1 s"), "it had a second more: {report}");
         let started = fs::read_to_string(file.path()).unwrap();
         for process in started.split(' ') {
             eventually("both processes are gone", || proc::state(process.parse().unwrap()).is_none());

@@ -185,7 +185,7 @@ as_dbus_daemon() {
 }
 
 # All cases of a program that lists them.
-cases_of() { "$@" -l 2> "$folder/none" < /dev/null | grep '^/'; }
+cases_of() { timeout -k 5 60 "$@" -l 2> "$folder/none" < /dev/null | grep '^/'; }
 
 # Programs that talk to no bus (fdpass, server-oom, corrupt, loopback, relay) examine libdbus as the library that a bus is made of: their cases are
 # the same with any bus.

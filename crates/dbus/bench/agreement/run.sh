@@ -35,8 +35,10 @@ trap 'exit 130' INT TERM
 cpu=$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//')
 taskset -c "$cpu" dbus-daemon --session --nofork --nopidfile --address="unix:abstract=$name" 2> /dev/null &
 daemon=$!
+tries=1200
 until grep -q "@$name" /proc/net/unix; do
-    kill -0 "$daemon" 2> /dev/null || { echo "error: dbus-daemon does not start" >&2; exit 2; }
+    tries=$((tries - 1))
+    { [ "$tries" -gt 0 ] && kill -0 "$daemon" 2> /dev/null; } || { echo "error: dbus-daemon does not start" >&2; exit 2; }
     sleep 0.05
 done
 

@@ -11,6 +11,10 @@
 //!
 //! The program hands them to the laboratory at its start with [`register`].
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod broker;
 mod client;
 mod credit;

@@ -8,6 +8,10 @@
 //!
 //! Experiments are connected by sockets, or as native members of a bus in shared memory, by the address ([`connect`]).
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod calls;
 mod client;
 mod delivery;

@@ -9,6 +9,10 @@
 //! A plan is pure: the same capture gives the same plan. What a message waits for points back in the capture only, so a
 //! plan cannot wait for itself.
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 pub mod plan;
 pub mod player;
 pub mod usage;

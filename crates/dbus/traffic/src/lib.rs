@@ -9,6 +9,10 @@
 //! | [`cost`] | traffic, and curves that were measured of a broker | the broker's CPU time and switches |
 //! | [`anonymize`] | a message | a message of the same shape without its strings |
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 pub mod anonymize;
 pub mod bus;
 pub mod capture;

@@ -19,7 +19,9 @@
 //! | `counted.rs` | lines of a record in instructions |
 //! | `plugin.rs`, `symbols.rs`, `functions.rs` | instructions by function: what counts them, names of addresses, both together |
 
-#![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
 
 mod archive;
 pub mod bloat;

@@ -1,5 +1,8 @@
 //! How a boot ends, with programs in the place of the emulator that do what guests and emulators do.
 
+#[macro_use]
+extern crate causeway_testkit;
+
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;

@@ -7,7 +7,9 @@
 //!
 //! Tables and pages are made in `weighbridge-report`, statistics in `weighbridge-stats`.
 
-#![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
 
 pub mod allocator;
 pub mod axis;

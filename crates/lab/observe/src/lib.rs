@@ -8,6 +8,10 @@
 //! [`probe`] says what can be used here, and what would allow the rest · `counters` counts · `sampling` takes samples, `symbols` gives
 //! addresses names, `profile` sums up · [`difference`] compares two cases.
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod counters;
 pub mod difference;
 mod observer;

@@ -1,7 +1,7 @@
 //! Real cases, observed by what can be used here. The peers are fresh processes of this very program.
 
 #[path = "../../targets/tests/conformance/runs.rs"]
-#[allow(dead_code, clippy::print_stderr, reason = "targets use the rest, and say why one is skipped")]
+#[allow(dead_code, clippy::print_stderr, reason = "targets use the rest")]
 mod runs;
 
 use std::os::fd::OwnedFd;
@@ -9,10 +9,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
-use causeway_testkit::skipped;
-use libtest_mimic::Trial;
+use causeway_testkit::{Cause, skipped};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::Prepared;
 use weighbridge_harness::coordinator::{self, Coordinator, PeerStart};
 use weighbridge_harness::host::Host;
@@ -30,12 +28,7 @@ const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 20, least_samples
 fn main() -> ExitCode {
     weighbridge_targets::register();
     runs::main(|host| {
-        let trial = |name: &str, test: fn(&Host)| {
-            Trial::test(name, move || {
-                test(host);
-                Ok(())
-            })
-        };
+        let trial = |name: &str, test: fn(&Host)| runs::watched(name, move || test(host));
         vec![
             trial("a_round_trip_over_a_pipe_switches_twice_on_one_cpu", counts),
             trial("samples_find_the_pipe_in_the_kernel", samples),
@@ -48,8 +41,7 @@ fn main() -> ExitCode {
 }
 
 fn prepare(host: &Host, id: &str) -> Option<Prepared> {
-    let prepared = catalogue::prepare(&id.parse().unwrap(), host);
-    prepared.inspect_err(|why| skipped(format!("{id}: {why:?}"))).ok()
+    runs::prepare_or_skip(host, &id.parse().unwrap())
 }
 
 fn observe(host: &Host, id: &str, probes: &Probes, rounds: u32) -> Option<Observed> {
@@ -67,11 +59,17 @@ fn probes(host: &Host) -> Probes {
     Probes::of(host.measured_cpus[0], Path::new(PROGRAM))
 }
 
-/// Does it work here? If not, says why.
+/// Does it work here? If not, prints the skip of the test.
 fn has(probes: &Probes, probe: Probe) -> bool {
     let tried = probes.all.iter().find(|tried| tried.probe == probe);
     if !probes.has(probe) {
-        skipped(format!("{tried:?}"));
+        let cause = match probe {
+            Probe::Software | Probe::Sampling => Cause::Rights("perf"),
+            Probe::Tracepoints | Probe::Interrupts | Probe::Halts => Cause::Kernel("tracefs"),
+            Probe::Hardware => Cause::Hardware("PMU"),
+            Probe::SystemCalls => Cause::Rights("ptrace"),
+        };
+        skipped(cause, format!("{tried:?}"));
     }
     probes.has(probe)
 }
@@ -121,8 +119,7 @@ fn samples(host: &Host) {
         assert!(part.is_some_and(|part| part.user_ns + part.kernel_ns > 0.0), "{role}: {:?}", profile.parts);
     }
     if let Some(why) = &profile.symbols_hidden {
-        skipped(why);
-        return;
+        return skipped(Cause::Rights("kernel symbols"), why);
     }
     let pipe = profile.symbols.iter().find(|of| of.in_kernel && of.symbol.contains("pipe_"));
     assert!(pipe.is_some_and(|of| of.total_ns > 0.0), "{:?}", profile.symbols);
@@ -142,8 +139,7 @@ fn failures(host: &Host) {
     let mut probes = probes(host);
     let hardware = probes.all.iter_mut().find(|tried| tried.probe == Probe::Hardware).unwrap();
     if !matches!(hardware.status, Status::Refused(_)) {
-        skipped("this machine has what the test pretends to have");
-        return;
+        return skipped(Cause::Hardware("no PMU"), "this machine has what the test pretends to have");
     }
     hardware.status = Status::Usable;
     let Some(observed) = observe(host, "roundtrip/pipe/1/same-cpu", &probes, 3) else { return };
@@ -199,8 +195,7 @@ fn unprivileged(host: &Host) {
     let cpu = host.measured_cpus[0];
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if paranoid.trim().parse().is_ok_and(|paranoid: i64| paranoid < 1) {
-        skipped("everybody may look here");
-        return;
+        return skipped(Cause::Kernel("kernel.perf_event_paranoid"), "everybody may look here");
     }
     // Capabilities belong to a thread.
     let probed = thread::spawn(move || {

@@ -4,7 +4,9 @@
 //! A fence like [`causeway_os`], on top of it: whatever needs `unsafe` or the format of a kernel file is written here once. It holds no
 //! policy and knows no case, run or record.
 
-#![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
 
 pub mod counters;
 pub mod dmi;

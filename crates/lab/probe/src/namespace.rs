@@ -187,17 +187,24 @@ pub fn make_fifo(dir: BorrowedFd<'_>, name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use causeway_testkit::{Cause, skipped};
     use rustix::fs::OFlags;
     use rustix::io::{Errno, read, write};
 
-    fn unless_forbidden<T>(result: Result<T>) -> Option<T> {
+    type Forbidden = Box<dyn std::error::Error + Send + Sync>;
+
+    /// What a thread returns that this machine forbids to make namespaces.
+    fn forbidden<T>(result: Result<T>) -> std::result::Result<T, Forbidden> {
         match result {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
-                eprintln!("skipped: {error}");
-                None
+                Err(error.into())
             }
-            other => Some(other.unwrap_or_else(|error: Error| panic!("{error}"))),
+            other => Ok(other.unwrap_or_else(|error: Error| panic!("{error}"))),
         }
+    }
+
+    fn unless_forbidden<T>(made: std::result::Result<T, Forbidden>) -> Option<T> {
+        made.inspect_err(|error| skipped(Cause::Rights("namespaces"), error)).ok()
     }
 
     #[test]
@@ -205,7 +212,7 @@ mod tests {
         // On a thread of its own: the namespace goes with it.
         let thread = std::thread::spawn(|| {
             let namespace = || std::fs::read_link("/proc/thread-self/ns/ipc").unwrap();
-            let Some(()) = unless_forbidden(private_ipc()) else { return };
+            forbidden(private_ipc())?;
             let second = namespace();
             // Values that no kernel has by default, in a namespace where no other process sees them.
             let limits = [
@@ -215,17 +222,16 @@ mod tests {
             ];
             let path = |name| format!("/proc/sys/{name}");
             for (name, value) in limits {
-                if let Err(error) = std::fs::write(path(name), value) {
-                    return eprintln!("skipped: cannot write {name}: {error}");
-                }
+                std::fs::write(path(name), value).map_err(|error| format!("cannot write {name}: {error}"))?;
             }
             private_ipc().unwrap();
             assert_ne!(namespace(), second);
             for (name, value) in limits {
                 assert_eq!(std::fs::read_to_string(path(name)).unwrap(), value, "{name}");
             }
+            Ok(())
         });
-        thread.join().unwrap();
+        unless_forbidden(thread.join().unwrap());
     }
 
     #[test]
@@ -234,12 +240,12 @@ mod tests {
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outside.local_addr().unwrap();
         let thread = std::thread::spawn(move || {
-            unless_forbidden(private_net())?;
+            forbidden(private_net())?;
             assert!(TcpStream::connect(address).is_err(), "what listens outside is not here");
-            Some(TcpListener::bind(address).unwrap())
+            Ok(TcpListener::bind(address).unwrap())
         });
         // The socket keeps its network when the thread is gone, and is not reached from outside.
-        let Some(inside) = thread.join().unwrap() else { return };
+        let Some(inside) = unless_forbidden(thread.join().unwrap()) else { return };
         let _client = TcpStream::connect(address).unwrap();
         inside.set_nonblocking(true).unwrap();
         assert!(inside.accept().is_err() && outside.accept().is_ok());
@@ -264,7 +270,7 @@ mod tests {
     fn a_fifo_in_a_private_tmpfs_works_and_has_no_name_elsewhere() {
         let mounts = || std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let before = mounts();
-        let Some(dir) = unless_forbidden(private_tmpfs()) else { return };
+        let Some(dir) = unless_forbidden(forbidden(private_tmpfs())) else { return };
         assert_eq!(mounts(), before);
         assert_eq!(rustix::fs::fstat(&dir).unwrap().st_mode & 0o7777, 0o700);
         make_fifo(dir.as_fd(), "pipe").unwrap();

@@ -6,6 +6,10 @@
 //!
 //! `docs/record.md` describes every field with its unit; a test compares that document with these types.
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod case_id;
 mod check;
 mod compare;

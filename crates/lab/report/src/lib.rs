@@ -17,6 +17,10 @@
 //! assert!(text(&report, Style::default()).contains("No case has a figure."));
 //! ```
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod advice;
 mod axis;
 mod calls;

@@ -35,6 +35,10 @@
 //! asked for, and a confidence, rate or correlation that is none; `# Panics` stands where there is more to say. Too few values for an honest answer is not a bug: the answer is then `None`, or *inconclusive* with a
 //! reason.
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod binomial;
 mod normal;
 

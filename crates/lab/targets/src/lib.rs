@@ -4,7 +4,9 @@
 //! What drives and judges them is [`weighbridge_harness`], which names none of them: a program hands them over with
 //! [`register`]. A mechanism is added in one file of [`mechanism`] and one line of its list.
 
-#![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
 
 pub mod all_to_all;
 mod descriptors;

@@ -30,6 +30,7 @@ pub(crate) fn of_streams(params: &CaseParams) -> Properties {
 mod tests {
     use std::os::fd::{AsFd, BorrowedFd};
 
+    use causeway_testkit::{Cause, skipped};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use weighbridge_harness::catalogue;
     use weighbridge_harness::contract::{Caps, Prepared, Target};
@@ -51,7 +52,22 @@ mod tests {
         if let Some(wait) = wait {
             id = id.with("wait", wait.name());
         }
-        catalogue::prepare(&id, host).ok()
+        let prepared = catalogue::prepare(&id, host);
+        if let Err(refusal) = &prepared {
+            let why = refusal.to_string();
+            let known = [
+                ("needs two CPUs", Cause::Hardware("two CPUs")),
+                ("needs to pin threads", Cause::Rights("pinning")),
+                ("io_uring is not available", Cause::Kernel("io_uring")),
+                ("multicast does not work", Cause::Kernel("multicast on loopback")),
+                ("CAP_NET_ADMIN", Cause::Rights("root")),
+            ];
+            let lacking = known.into_iter().find(|(words, _)| why.contains(words));
+            let (_, cause) =
+                lacking.unwrap_or_else(|| panic!("{id} is refused for an unknown reason: {why}"));
+            skipped(cause, format!("{id}: {why}"));
+        }
+        prepared.ok()
     }
 
     fn all() -> impl Iterator<Item = &'static Target> {

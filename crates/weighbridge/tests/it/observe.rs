@@ -1,6 +1,5 @@
 //! `weighbridge explain --only kernel`: what it prints and keeps, with whatever can be used to look here.
 
-
 use causeway_testkit::{Cause, eventually, has_program, skipped};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -249,6 +249,26 @@ fn libraries_of_others_are_measured_beside_ours_through_their_adapters() {
     }
 }
 
+#[test]
+fn rivals_without_headers_are_left_out() {
+    if !has_program("cc") || !has_program("make") {
+        return;
+    }
+    let include = folder();
+    std::fs::write(include.path().join("zmq.h"), "").unwrap();
+    let mut make = Command::new("make");
+    make.arg("-C").arg(Path::new(SOURCES).join("rivals")).arg("--dry-run").arg("OUT=/nonexistent");
+    // Headers of this machine do not count.
+    make.arg(format!("CFLAGS=-nostdinc -I{}", include.path().display()));
+    let made = make.output().unwrap();
+    let output = String::from_utf8_lossy(&made.stdout);
+    assert!(made.status.success(), "{output}{}", String::from_utf8_lossy(&made.stderr));
+    for (name, is_built) in [("zeromq", true), ("nng", false), ("cyclone", false)] {
+        assert_eq!(output.contains(&format!("{name}.so")), is_built, "{output}");
+        assert_eq!(output.contains(&format!("left out: {name}, because")), !is_built, "{output}");
+    }
+}
+
 /// A mechanism compiled with a header that has one more function at the end of its struct.
 fn of_longer_header(function: &str) -> String {
     format!(

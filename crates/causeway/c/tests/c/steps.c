@@ -1,5 +1,6 @@
 /* Counts the instructions that the first thread of a program executes in user mode: steps PROGRAM ARGUMENT... */
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@ int main(int argc, char **argv) {
     if (argc < 2) return 2;
     pid_t child = fork();
     if (child == 0) {
+        /* Without its tracer it would go on. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         ptrace(PTRACE_TRACEME, 0, NULL, NULL);
         execv(argv[1], argv + 1);
         _exit(127);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::{LONG, Peer, Role, asleep, eventually, eventually_seen, join, place};
 use causeway::{Error, Group, GroupOptions, Policy, SubscribeOptions, Subscriber, Waited};
-use causeway_testkit::{Call, Traced};
+use causeway_testkit::{Call, Traced, has_ptrace, stop_for_tracer};
 use nix::libc;
 use nix::sys::signal::{Signal, raise};
 
@@ -41,7 +41,7 @@ fn kinds() -> [GroupOptions; 2] {
 /// Between every two stops one phase: first nothing, then one message per phase, then many, then one per phase again.
 fn publish_in_phases(socket: &Path) {
     let mut publisher = join(socket).publisher().unwrap();
-    raise(Signal::SIGSTOP).unwrap();
+    stop_for_tracer();
     // Subscribers are learned of here, and not in the middle of a phase.
     assert!(publisher.wait_for_subscribers(0, Some(LONG)).unwrap());
     raise(Signal::SIGSTOP).unwrap();
@@ -105,8 +105,7 @@ impl Scene {
         let (dir, socket) = place();
         let server = Peer::start("serve-idle", &socket, kind);
         let group = join(&socket);
-        let child = Peer::start("publish-in-phases", &socket, 0);
-        let publisher = Traced::seize_stopped(child.pid());
+        let (child, publisher) = Peer::start_traced("publish-in-phases", &socket, 0);
         let subscribe = |_| group.subscribe(SubscribeOptions::new(Policy::Lossy).timeout(LONG)).unwrap();
         let awake = (0..3).map(subscribe).collect();
         let sleepers: Vec<Peer> =
@@ -192,6 +191,9 @@ fn activity(pids: &[i32]) -> BTreeMap<String, (String, String)> {
 
 #[test]
 fn publishing_makes_no_system_call_while_no_subscriber_sleeps() {
+    if !has_ptrace() {
+        return;
+    }
     for kind in [0, 1] {
         let mut scene = Scene::new(kind, &[]).begin(0);
         assert_eq!(scene.phase(), []);
@@ -206,6 +208,9 @@ fn publishing_makes_no_system_call_while_no_subscriber_sleeps() {
 
 #[test]
 fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_no_other() {
+    if !has_ptrace() {
+        return;
+    }
     const EACH: u64 = 5;
     for kind in [0, 1] {
         let mut scene = Scene::new(kind, &[("futex-sleepers", EACH); 3]).begin(3 * EACH as usize);
@@ -233,6 +238,9 @@ fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_no_other() {
 /// All messages here have topic 0.
 #[test]
 fn a_topic_that_no_sleeper_wants_costs_no_call_and_wakes_only_those_that_want_it() {
+    if !has_ptrace() {
+        return;
+    }
     let others = [("futex-sleepers-of-another-topic", 4), ("descriptor-sleepers-of-another-topic", 3)];
     let scene = Scene::new(0, &others).begin(7);
     for _ in 0..2 {
@@ -251,6 +259,9 @@ fn a_topic_that_no_sleeper_wants_costs_no_call_and_wakes_only_those_that_want_it
 
 #[test]
 fn sleepers_on_descriptors_cost_one_call_each_and_one_for_all_on_the_futex() {
+    if !has_ptrace() {
+        return;
+    }
     let sleepers = [("descriptor-sleepers", 4), ("futex-sleepers", 3)];
     let scene = Scene::new(0, &sleepers).begin(7);
     // The first calls fetch the doorbells from the server, which rings until then.
@@ -268,6 +279,9 @@ fn sleepers_on_descriptors_cost_one_call_each_and_one_for_all_on_the_futex() {
 
 #[test]
 fn a_publish_does_not_touch_a_subscriber_that_is_busy_with_something_else() {
+    if !has_ptrace() {
+        return;
+    }
     let scene = Scene::new(0, &[("futex-sleepers", 1)]).begin(1);
     let (report, wait) = std::sync::mpsc::channel();
     let (go_on, resting) = std::sync::mpsc::channel::<()>();
@@ -303,6 +317,9 @@ fn a_publish_does_not_touch_a_subscriber_that_is_busy_with_something_else() {
 
 #[test]
 fn a_group_with_a_hundred_sleeping_subscribers_uses_no_cpu() {
+    if !has_ptrace() {
+        return;
+    }
     let sleepers = [("futex-sleepers", 25), ("descriptor-sleepers", 25)].repeat(2);
     let scene = Scene::new(1, &sleepers).begin(100);
     let peers = scene.sleepers.iter().chain([&scene.server]);

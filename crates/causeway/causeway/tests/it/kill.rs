@@ -35,7 +35,7 @@ use causeway::{
     Error, Group, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions, Subscriber,
     TryPublishError, TryRecvError, Waited,
 };
-use causeway_testkit::Traced;
+use causeway_testkit::{Traced, has_ptrace};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::ForkResult;
@@ -284,26 +284,41 @@ fn kill_all(log: Log) {
 
 #[test]
 fn a_publisher_killed_after_any_instruction_leaves_the_group_in_order() {
+    if !has_ptrace() {
+        return;
+    }
     kill_all(Log::WithSpace);
 }
 
 #[test]
 fn a_publisher_killed_after_any_instruction_of_freeing_space_leaves_the_group_in_order() {
+    if !has_ptrace() {
+        return;
+    }
     kill_all(Log::Full);
 }
 
 #[test]
 fn the_only_publisher_killed_after_any_instruction_has_published_to_all_or_to_none() {
+    if !has_ptrace() {
+        return;
+    }
     kill_all(Log::Single);
 }
 
 #[test]
 fn a_publisher_killed_after_any_instruction_on_its_way_into_the_next_log_leaves_the_group_in_order() {
+    if !has_ptrace() {
+        return;
+    }
     kill_all(Log::Ended);
 }
 
 #[test]
 fn a_publisher_stopped_after_any_instruction_and_evicted_cannot_commit_later() {
+    if !has_ptrace() {
+        return;
+    }
     let total = instructions(Log::WithSpace);
     let (committed, evicted) = (AtomicU64::new(0), AtomicU64::new(0));
     for_each(targets(total, 3), |template, count| match stop_and_evict(template, count) {
@@ -319,6 +334,9 @@ fn a_publisher_stopped_after_any_instruction_and_evicted_cannot_commit_later() {
 /// Nothing that the victim left is there to be read any more when the server settles what it left.
 #[test]
 fn a_publisher_killed_after_any_instruction_around_its_commit_and_lapped_is_counted() {
+    if !has_ptrace() {
+        return;
+    }
     let lapped = AtomicU64::new(0);
     kill_around_commit(Log::WithSpace, |scene| {
         let survivor = scene.survivor.as_mut().expect("this log has two publishers");
@@ -338,6 +356,9 @@ fn a_publisher_killed_after_any_instruction_around_its_commit_and_lapped_is_coun
 /// The next log begins with the numbers that the victim left in this one.
 #[test]
 fn a_publisher_killed_after_any_instruction_around_its_commit_is_counted_in_the_log_that_began_meanwhile() {
+    if !has_ptrace() {
+        return;
+    }
     kill_around_commit(Log::Rolling, |scene| {
         scene.group.resize(8192).unwrap();
         0
@@ -397,6 +418,9 @@ fn stop_and_evict(template: &mut Template, count: u64) -> i32 {
 
 #[test]
 fn a_publisher_stopped_at_any_instruction_while_others_lap_it_harms_no_message() {
+    if !has_ptrace() {
+        return;
+    }
     let total = instructions(Log::WithSpace);
     let lapped = AtomicU64::new(0);
     for_each(targets(total, 3), |template, count| {

@@ -110,6 +110,9 @@ fn act(bus: &Broker, path: &std::path::Path) {
 
 #[test]
 fn a_call_of_the_kernel_that_fails_costs_only_the_one_that_asked() {
+    if !has_ptrace() {
+        return;
+    }
     own_process!();
     let folder = temp_dir("failing");
     write_service(folder.path(), "a.Service", "/bin/false", "");
@@ -189,6 +192,9 @@ fn a_call_of_the_kernel_that_fails_costs_only_the_one_that_asked() {
 /// to block.
 #[test]
 fn a_ring_that_another_one_takes_first_keeps_the_bus_from_nothing() {
+    if !has_ptrace() {
+        return;
+    }
     const ROUNDS: u64 = 10;
     own_process!();
     let bus = Broker::native();
@@ -229,6 +235,9 @@ fn a_ring_that_another_one_takes_first_keeps_the_bus_from_nothing() {
 /// Its sockets, its file of metrics and the lock of the native socket go; whoever waits for a reply gets an error.
 #[test]
 fn a_bus_that_cannot_go_on_says_why_and_ends_every_call() {
+    if !has_ptrace() {
+        return;
+    }
     own_process!();
     let folder = temp_dir("failing");
     let path = |name: &str| folder.path().join(name);

@@ -27,8 +27,7 @@ fn role() {
     let payload = Payload::from(Body::default().text(&"v".repeat(200)));
     let payload = (0..descriptors).fold(payload, |payload, _| payload.descriptor(file("victim")));
     let mut victim = Connection::open(socket).unwrap();
-    // The first stop is for its tracer to find it, the second for the moment before the send.
-    raise(Signal::SIGSTOP).unwrap();
+    stop_for_tracer();
     raise(Signal::SIGSTOP).unwrap();
     let sent = victim.emit(PATH, INTERFACE, "Victim", payload);
     raise(Signal::SIGSTOP).unwrap();
@@ -77,8 +76,7 @@ impl Scene {
             })
             .collect();
         let monitor = Monitor::open(bus.path()).unwrap();
-        let peer = start_role(module_path!(), "victim", &bus.path(), descriptors);
-        let victim = Traced::seize_stopped(peer.pid() as i32);
+        let (peer, victim) = start_traced(module_path!(), "victim", &bus.path(), descriptors);
         assert_eq!(victim.run(), None);
         let mut scene =
             Scene { victim, _peer: peer, monitor, survivor, listeners, received: [0; 2], _bus: bus };
@@ -134,11 +132,17 @@ fn moments(descriptors: u64) -> Vec<u64> {
 
 #[test]
 fn a_member_killed_at_any_instruction_of_a_send_leaves_all_or_nothing_of_its_signal() {
+    if !has_ptrace() {
+        return;
+    }
     kill_at_every_instruction(0);
 }
 
 #[test]
 fn a_member_killed_while_it_sends_descriptors_leaves_all_or_nothing_too_and_no_descriptor() {
+    if !has_ptrace() {
+        return;
+    }
     kill_at_every_instruction(2);
 }
 
@@ -190,6 +194,9 @@ fn moments_of_the_wake_up() -> Vec<u64> {
 
 #[test]
 fn a_member_killed_between_its_entry_and_its_mark_leaves_nobody_asleep() {
+    if !has_ptrace() {
+        return;
+    }
     own_process!();
     let moments = moments_of_the_wake_up();
     let sent = moments.into_iter().filter(|k| is_sent_when_killed(*k, 0)).count();
@@ -199,6 +206,9 @@ fn a_member_killed_between_its_entry_and_its_mark_leaves_nobody_asleep() {
 /// Stopped there, it may mark a sleep that is over, and those that sleep anew are woken all the same.
 #[test]
 fn a_member_stopped_between_its_entry_and_its_mark_leaves_those_it_has_woken_to_others() {
+    if !has_ptrace() {
+        return;
+    }
     own_process!();
     for k in moments_of_the_wake_up() {
         let mut scene = Scene::new(AuthorityOptions::default(), 0);
@@ -218,11 +228,17 @@ fn a_member_stopped_between_its_entry_and_its_mark_leaves_those_it_has_woken_to_
 
 #[test]
 fn a_member_stopped_at_any_instruction_of_a_send_holds_nobody_up() {
+    if !has_ptrace() {
+        return;
+    }
     stop_at_every_instruction(0);
 }
 
 #[test]
 fn a_member_stopped_while_it_sends_descriptors_holds_nobody_up() {
+    if !has_ptrace() {
+        return;
+    }
     stop_at_every_instruction(2);
 }
 

@@ -61,6 +61,9 @@ fn others_are_served_while_a_body_is_checked() {
 /// The same message of 100,000 bytes, in reads of a thousand and in as many as there are otherwise.
 #[test]
 fn how_much_is_read_at_once_is_what_the_configuration_says() {
+    if !has_ptrace() {
+        return;
+    }
     let reads = |settings: &str| {
         let bus = Broker::configured(settings);
         let (mut sender, mut receiver) = (bus.client(), bus.client());

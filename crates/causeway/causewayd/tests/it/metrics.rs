@@ -182,6 +182,9 @@ fn nobody_but_its_user_can_open_the_socket() {
 /// As on a file system that does not answer.
 #[test]
 fn a_file_that_cannot_be_written_keeps_the_bus_from_ending_for_a_moment_only() {
+    if !has_ptrace() {
+        return;
+    }
     let folder = temp_dir("metrics");
     let (bus, _path) = start(&folder, "");
     let traced = Traced::seize_running_thread(bus.child.pid() as i32, "metrics");

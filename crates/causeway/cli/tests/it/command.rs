@@ -7,7 +7,10 @@ use std::process::{Child, Command};
 
 use causeway_testkit::TempDir;
 
-use crate::support::{Running, causeway, complaint, eventually, kill, printed, skipped, temp_dir, tied};
+use crate::support::{
+    Cause, Running, causeway, complaint, eventually, has_program, kill, printed, temp_dir, tied,
+    trial_succeeds,
+};
 
 /// A group that a command serves.
 struct Served {
@@ -218,14 +221,9 @@ fn contained(socket: &Path, elsewhere: &TempDir, arguments: &[&str]) -> Command 
     inside(&CONTAINER, &["sh", "-c", SCRIPT, "sh", socket, elsewhere], arguments)
 }
 
-/// Does this command succeed? Otherwise there are no containers here.
+/// Are there containers, for this command as well?
 fn can(mut trial: Command) -> bool {
-    match trial.output() {
-        Ok(out) if out.status.success() => return true,
-        Ok(out) => skipped(String::from_utf8_lossy(&out.stderr).trim()),
-        Err(error) => skipped(format!("unshare: {error}")),
-    }
-    false
+    has_program("unshare") && trial_succeeds(&mut trial, Cause::Rights("namespaces"))
 }
 
 #[test]
@@ -238,7 +236,7 @@ fn containers_that_share_one_bind_mounted_socket_share_the_group_and_the_news_of
     let group = elsewhere.path().join("group");
     let start =
         |what| start(&[env!("CARGO_BIN_EXE_causeway"), what, group.to_str().unwrap()]).spawn().unwrap();
-    let mut publisher = Running(start("publish"));
+    let mut publisher = Running::from(start("publish"));
     let subscribers = [start("subscribe"), served.run("subscribe")];
     served.joined(1, 2);
     publisher.0.stdin.as_mut().unwrap().write_all(b"from a container\n").unwrap();
@@ -256,7 +254,7 @@ fn a_server_in_a_container_serves_those_outside_whose_numbers_it_cannot_see() {
         return;
     }
     let served = Served::by(|path| inside(&CONTAINER, &[env!("CARGO_BIN_EXE_causeway")], &["serve", path]));
-    let (mut publisher, subscriber) = (Running(served.run("publish")), served.run("subscribe"));
+    let (mut publisher, subscriber) = (Running::from(served.run("publish")), served.run("subscribe"));
     served.joined(1, 1);
     let seen = served.report();
     assert_eq!((seen.publishers[0].pid, seen.subscribers[0].pid), (0, 0), "{seen:?}");

@@ -5,8 +5,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use causeway_testkit::{Cause, has_program, skipped};
 use libtest_mimic::Trial;
-use weighbridge_dbus_client::brokers::{Error, Program};
+use weighbridge_dbus_client::brokers::Program;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
 use weighbridge_record::CaseId;
@@ -64,14 +65,12 @@ pub fn trials(host: &'static Host) -> Vec<Trial> {
     build();
     let mut trials = vec![runs::trial(MISSING, || missing(host))];
     for program in BROKERS {
-        if program.path().is_none() {
-            eprintln!("skipped: {}", Error::Missing(program));
-            continue;
-        }
         for client in CLIENTS {
             let of = Of { broker: program.name(), client };
             if let Err(why) = runs::prepare(host, &of.case("roundtrip", 1, "free")) {
-                eprintln!("skipped: {why}");
+                let missing = if program.path().is_none() { program.name() } else { client };
+                let name = format!("{client}/{program}/is_installed");
+                trials.push(runs::trial(name, move || skipped(Cause::Missing(missing), &why)));
                 continue;
             }
             trials.extend(PROMISES.iter().map(|(name, test)| {
@@ -95,8 +94,7 @@ fn build() {
 
 /// In a process of its own, for which an empty folder is named.
 fn missing(host: &Host) {
-    if Program::DbusDaemon.path().is_none() {
-        eprintln!("skipped: {}", Error::Missing(Program::DbusDaemon));
+    if !has_program("dbus-daemon") {
         return;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-clients");

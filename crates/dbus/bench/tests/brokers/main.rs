@@ -3,7 +3,7 @@
 //!
 //! The promises are those of `weighbridge-targets`'s own conformance tests, which this program takes as they are.
 
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+#![allow(clippy::print_stderr, reason = "a filter without a test is an error")]
 
 mod broker_killed;
 #[path = "../../../../lab/targets/tests/conformance/carrying.rs"]
@@ -31,9 +31,9 @@ use std::thread;
 use std::time::Duration;
 
 use causeway_bus::client::native_path;
-use causeway_testkit::{eventually, proc};
+use causeway_testkit::{Cause, eventually, proc, skipped};
 use libtest_mimic::Trial;
-use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_client::brokers::{Broker, Limits, Program};
 use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::{Prepared, Target};
 use weighbridge_harness::coordinator::{
@@ -71,7 +71,7 @@ const OF_PAIRS: Promises = &[
 ];
 
 /// Tests that leave more in a queue than sockets hold. A machine that is busy with something else may then run a receiver too late for
-/// busd.
+/// busd, which ends a connection that does not read for 100 ms.
 const TOO_SLOW_FOR_BUSD: &[&str] = &[
     "carries_every_size_whole_and_in_order_or_names_the_limit",
     "every_receiver_has_every_message",
@@ -143,7 +143,9 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in weighbridge_dbus_bench::ALL {
         let program = program(target);
         if program.path().is_none() {
-            eprintln!("skipped: {}", Error::Missing(program));
+            let name = format!("{}/{program}/is_installed", target.patterns[0].id);
+            trials
+                .push(runs::trial(name, move || skipped(Cause::Missing(program.name()), program.package())));
             continue;
         }
         let turns: Promises = &[("takes_turns_with_a_hub", takes_turns)];
@@ -156,10 +158,6 @@ fn trials(host: &'static Host) -> Vec<Trial> {
             _ => (OF_WRITERS, turns),
         };
         let left_out = if program == Program::Busd { TOO_SLOW_FOR_BUSD } else { &[] };
-        for name in left_out.iter().filter(|name| common.iter().any(|(known, _)| known == *name)) {
-            let pattern = target.patterns[0].id;
-            eprintln!("skipped: {pattern}/busd/{name}: busd ends a connection that does not read for 100 ms");
-        }
         let is_kept = |(name, _): &&(&'static str, _)| !left_out.contains(name);
         let kept: Vec<_> = common.iter().filter(is_kept).copied().collect();
         trials.extend(runs::trials_of(host, target, Vec::leak(kept)));
@@ -432,7 +430,9 @@ fn sender_calls(host: &Host, target: &'static Target) {
     let counted = runs::coordinator(host, &interrupt).count_calls(&case, &PeerStart::default());
     let calls = match counted {
         Counted::Calls(calls) => calls,
-        Counted::Failed { why, .. } if why.contains("cannot trace") => return eprintln!("skipped: {why}"),
+        Counted::Failed { why, .. } if why.contains("cannot trace") => {
+            return skipped(Cause::Rights("ptrace"), why);
+        }
         other => panic!("{other:?}"),
     };
     let sender = &calls.roles[0];

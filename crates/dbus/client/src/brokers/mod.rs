@@ -109,8 +109,9 @@ impl Program {
         }
     }
 
-    /// Its file.
-    const fn file(self) -> &'static str {
+    /// The name of its executable file.
+    #[must_use]
+    pub const fn file(self) -> &'static str {
         match self {
             Program::CausewayBus => "causewayd",
             _ => self.name(),

@@ -1,5 +1,7 @@
 //! Private brokers, and the recipients that are computed against those that get the messages.
-#![allow(clippy::print_stdout, reason = "a test says why it was skipped")]
+
+#[macro_use]
+extern crate causeway_testkit;
 
 mod recipients;
 mod start;

@@ -7,6 +7,7 @@ use causeway_bus::client::{Bus as Client, Error};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::random::Random;
 use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header};
+use causeway_testkit::{Cause, skipped};
 use weighbridge_dbus_client::brokers::{self, Broker, Limits, Program};
 use weighbridge_dbus_client::{Monitoring, become_monitor, rules_and_processes};
 use weighbridge_dbus_traffic::bus::Bus;
@@ -43,12 +44,12 @@ fn drain(connection: &mut Client, mut each: impl FnMut(&Header<'_>, &[u8])) {
     }
 }
 
-/// A broker, where its program is installed.
+/// A broker; `None`, with the skip printed, where its program is not installed.
 fn start(program: Program) -> Option<Broker> {
     match Broker::start(program, &Limits::default()) {
         // The one of this project is built with its tests.
-        Err(error @ brokers::Error::Missing(_)) if std::env::var_os("CI_FEATURES").is_none() => {
-            println!("skipped: {error}");
+        Err(brokers::Error::Missing(_)) if std::env::var_os("CI_FEATURES").is_none() => {
+            skipped(Cause::Missing(program.name()), program.package());
             None
         }
         started => Some(started.unwrap()),
@@ -80,8 +81,7 @@ fn compare(address: &str) {
     match rules_and_processes(&mut asker, &mut |_| {}) {
         Ok(()) => {}
         Err(Error::Refused { name, .. }) => {
-            println!("skipped: this bus does not list match rules ({name})");
-            return;
+            return skipped(Cause::Missing("GetAllMatchRules"), format!("this bus answers {name}"));
         }
         Err(error) => panic!("{error}"),
     }

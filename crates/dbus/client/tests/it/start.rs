@@ -2,7 +2,7 @@
 
 use causeway_bus::client::{Bus, native_path};
 use causeway_dbus_wire::wire::Body;
-use causeway_testkit::eventually;
+use causeway_testkit::{Cause, eventually, skipped};
 use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program, clean_up};
 
 /// Does something listen at this address in the abstract namespace?
@@ -15,8 +15,8 @@ fn is_listening(address: &str) -> bool {
 fn installed_brokers_answer_and_leave_no_process_and_no_socket() {
     for program in Program::ALL {
         let broker = match Broker::start(program, &Limits::default()) {
-            Err(error @ Error::Missing(_)) => {
-                println!("skipped: {error}");
+            Err(Error::Missing(_)) => {
+                skipped(Cause::Missing(program.name()), program.package());
                 continue;
             }
             started => started.unwrap(),

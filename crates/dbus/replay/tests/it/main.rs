@@ -1,5 +1,7 @@
 //! Replays of captures over private brokers.
-#![allow(clippy::print_stdout, reason = "a test says why it was skipped")]
+
+#[macro_use]
+extern crate causeway_testkit;
 
 #[path = "../../../traffic/tests/it/common/mod.rs"]
 mod common;

@@ -7,6 +7,7 @@ use crate::trace::{Stage, busy};
 use causeway_bus::client::{Bus as Client, native_path};
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Arg, Args, Body, Builder, Header, Kind};
+use causeway_testkit::{Cause, skipped};
 use weighbridge_dbus_client::brokers::{Broker, Error as BrokerError, Limits, Program};
 use weighbridge_dbus_client::{Monitoring, become_monitor, rules_and_processes};
 use weighbridge_dbus_replay::Error;
@@ -45,8 +46,8 @@ fn plan(capture: &[u8]) -> Plan {
 
 fn start(program: Program) -> Option<Broker> {
     match Broker::start(program, &Limits::default()) {
-        Err(error @ BrokerError::Missing(_)) => {
-            println!("skipped: {error}");
+        Err(BrokerError::Missing(_)) => {
+            skipped(Cause::Missing(program.name()), program.package());
             None
         }
         started => Some(started.unwrap()),

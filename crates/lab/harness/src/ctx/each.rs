@@ -104,8 +104,9 @@ impl Stopwatch {
         let clock_read_ns = self.recorder.clock_read_ns();
         if self.pacer.is_none() && noted.is_sample && each_ns < CLOCK_READS * clock_read_ns {
             return Err(io::Error::other(format!(
-                "a round trip takes {each_ns:.0} ns and a reading of the clock {clock_read_ns:.0} ns: timed one by one, round trips \
-                 shorter than {CLOCK_READS} readings are not told from them; leave out time=each"
+                "a round trip takes {:.1} times as long as a reading of the clock: timed one by one, round trips shorter than \
+                 {CLOCK_READS} readings are not told from them; leave out time=each",
+                each_ns / clock_read_ns
             )));
         }
         if !noted.is_sample {

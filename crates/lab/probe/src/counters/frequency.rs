@@ -115,6 +115,8 @@ fn current_khz(cpus: &Path, cpu: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use causeway_testkit::{Cause, skipped};
+
     use super::*;
 
     #[test]
@@ -149,7 +151,7 @@ mod tests {
         assert!(found.len() <= 1 && found.iter().all(|of| of.cpu == 0 && of.khz > 0), "{found:?}");
         match msr {
             Ok(_) => assert!(found[0].is_mean, "{found:?}"),
-            Err(why) => causeway_testkit::skipped(format!("no mean frequency: {why}")),
+            Err(why) => skipped(Cause::Hardware("APERF"), why),
         }
     }
 }

@@ -183,6 +183,13 @@ const COUNTS: [(&str, Count); 5] = [
     ("instructions per operation", |of| of.instructions.unwrap_or(0.0)),
 ];
 
+fn nothing_changed(per_op: Option<&PerOp>, has_calls: bool) -> String {
+    let calls = if has_calls { ", system calls" } else { "" };
+    let is_timed = per_op.is_none_or(|per_op| per_op.cpu().1 == "ns");
+    let ran = if is_timed { "CPU time" } else { "instructions" };
+    format!("switches, faults{calls} and {ran} per operation did not change by more than 2 %")
+}
+
 /// Counts that moved together with the cost, and the command that looks closer.
 fn what_changed(of: &CaseVerdict) -> Item {
     let mut texts: Vec<String> = Vec::new();
@@ -198,8 +205,7 @@ fn what_changed(of: &CaseVerdict) -> Item {
     texts.extend(calls.into_iter().flat_map(|(a, b)| calls::changed(a, b)));
     let is_counted = of.a_per_op.is_some();
     if texts.is_empty() && is_counted {
-        let counted = if calls.is_some() { "switches, faults, system calls" } else { "switches, faults" };
-        texts.push(format!("{counted} and CPU time per operation did not change by more than 2 %"));
+        texts.push(nothing_changed(of.a_per_op.as_ref(), calls.is_some()));
     }
     // What another program measured, or a replay, is not a case of ours.
     if of.case.pattern != IMPORTED && is_counted {
@@ -207,4 +213,20 @@ fn what_changed(of: &CaseVerdict) -> Item {
     }
     let text = format!("{}: {}", case_name(&of.case), of.ratio.map_or("–".into(), ratio));
     Item::over(text, texts.into_iter().map(Item::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unchanged_counts_of_a_guest_are_instructions() {
+        let counted = PerOp { instructions: Some(9.0), ..PerOp::default() };
+        let timed = PerOp { cpu_ns: 5.0, ..counted.clone() };
+        for (per_op, ran) in [(timed, "CPU time"), (counted, "instructions")] {
+            let expected =
+                format!("switches, faults and {ran} per operation did not change by more than 2 %");
+            assert_eq!(nothing_changed(Some(&per_op), false), expected);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The page in a real browser: charts drawn, console silent, no sideways scrolling, light and dark; what keys and pointers do.
 //!
-//! Without a Chromium on PATH these tests print that and pass.
+//! Without a Chromium on PATH these tests are skipped.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use causeway_testkit::watchdog::extend_limit;
+use causeway_testkit::{Cause, PATIENCE as DEADLINE, find_program, skipped};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use weighbridge_record::{CaseId, Line, Reading, Timeline};
@@ -17,7 +19,6 @@ use crate::{common, explain};
 
 /// The widths of a laptop and of a phone.
 const WIDTHS: [u32; 2] = [1300, 400];
-const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Runs before anything else in the page and collects what goes wrong.
 const LISTEN: &str = include_str!("listen.html");
@@ -31,14 +32,10 @@ enum Scheme {
     Light = 1,
 }
 
-#[allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 fn chromium() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let found = std::env::split_paths(&path)
-        .find_map(|folder| names.iter().map(|name| folder.join(name)).find(|program| program.is_file()));
+    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(find_program);
     if found.is_none() {
-        eprintln!("skipped: no Chromium on PATH");
+        skipped(Cause::Missing("chromium"), "");
     }
     found
 }
@@ -107,6 +104,8 @@ fn run(program: &Path, folder: &Path, scheme: Scheme) -> String {
 
 /// Runs a browser to its end.
 fn finish(command: &mut Command) {
+    // A test looks several times.
+    extend_limit(DEADLINE);
     let mut browser = Browser(command.spawn().unwrap());
     let start = Instant::now();
     while browser.0.try_wait().unwrap().is_none() {

@@ -1,5 +1,8 @@
 //! Reports of records that are built in code, in every format.
 
+#[macro_use]
+extern crate causeway_testkit;
+
 mod baseline;
 mod chromium;
 mod common;

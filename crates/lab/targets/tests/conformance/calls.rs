@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use causeway_testkit::{Cause, skipped};
 use weighbridge_harness::coordinator::{Counted, PeerStart};
 use weighbridge_harness::host::Host;
 use weighbridge_harness::interrupt::Interrupt;
@@ -14,7 +15,7 @@ pub const TESTS: &[crate::Test] = &[
     ("roles_that_are_threads_are_not_told_apart", threads),
 ];
 
-/// `None` where the case or tracing is not possible here; why is said.
+/// `None`, with the skip printed, where the case or tracing is not possible here.
 fn count(host: &Host, id: &str) -> Option<Counted> {
     let case = prepare_or_skip(host, &id.parse().unwrap())?;
     let interrupt = Interrupt::install().unwrap();
@@ -22,7 +23,7 @@ fn count(host: &Host, id: &str) -> Option<Counted> {
     if let Counted::Failed { why, .. } = &counted
         && why.contains("cannot trace")
     {
-        eprintln!("skipped: {why}");
+        skipped(Cause::Rights("ptrace"), why);
         return None;
     }
     Some(counted)

@@ -2,6 +2,7 @@
 //!
 //! The mechanism is one of this program only. Its peers are this very program, so they know it too.
 
+use causeway_testkit::{Cause, skipped};
 use rustix::process::Signal;
 use weighbridge_harness::conditions::{self, violations};
 use weighbridge_harness::coordinator::Outcome;
@@ -66,9 +67,10 @@ fn sends_changes(host: &Host) {
 }
 
 fn strays(host: &Host) {
-    if host.topology.cpus.len() > 1 {
-        breaks(host, "roundtrip/defective/64/same-cpu/defect=strays", TIMING, &["law `placed`"]);
+    if host.topology.cpus.len() < 2 {
+        return skipped(Cause::Hardware("two CPUs"), "");
     }
+    breaks(host, "roundtrip/defective/64/same-cpu/defect=strays", TIMING, &["law `placed`"]);
 }
 
 fn stopped(host: &Host) {
@@ -121,7 +123,7 @@ fn faster_than_a_copy(host: &Host) {
             sample.bytes *= 10_000;
         }
         let flags = summary::run_line(&case, measured, 0, 0).flags;
-        assert!(flags.iter().any(|flag| flag.contains("of a memory copy of this size")), "{id}: {flags:?}");
+        assert!(flags.iter().any(|flag| flag.contains("as a memory copy of this size")), "{id}: {flags:?}");
     }
 }
 

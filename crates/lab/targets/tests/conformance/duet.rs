@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use causeway_testkit::{Cause, skipped};
 use libtest_mimic::Trial;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -149,7 +150,7 @@ fn unpin_hub(every: &CpuSet) {
 
 fn hub_strays(host: &Host) {
     if host.topology.cpus.len() < 2 {
-        return eprintln!("skipped: one CPU");
+        return skipped(Cause::Hardware("two CPUs"), "");
     }
     let mut every = CpuSet::new();
     host.topology.cpus.iter().for_each(|place| every.set(place.cpu as usize));

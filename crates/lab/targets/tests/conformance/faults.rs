@@ -11,7 +11,7 @@ use weighbridge_harness::planner::Timing;
 use weighbridge_harness::shared::{Shared, Step};
 use weighbridge_record::CaseId;
 
-use crate::runs::{SHORT, Watched, anywhere, beside, prepare, run, run_within, send, with};
+use crate::runs::{SHORT, Watched, anywhere, beside, prepare, prepare_or_skip, run, run_within, send, with};
 
 /// Long enough to be caught in it.
 const LONG: Timing = Timing { sample_ns: 2_000_000, samples: 50, least_samples: 50, run_ns: 100_000_000 };
@@ -49,9 +49,7 @@ fn roundtrip(host: &Host, target: &Target) -> Option<Prepared> {
 
 /// Either peer is killed in its timed part.
 pub fn killed_while_it_exchanges(host: &Host, target: &'static Target) {
-    let Some(case) = roundtrip(host, target) else {
-        return eprintln!("skipped: {} spins and needs two CPUs", target.id);
-    };
+    let Some(case) = roundtrip(host, target) else { return };
     for (role, name) in ["client", "server"].into_iter().enumerate() {
         let is_in_batches = || {
             let (step, why, shared) = fail_meddled(host, &case, Deadlines::default(), |watched| {
@@ -71,13 +69,10 @@ pub fn killed_while_it_exchanges(host: &Host, target: &'static Target) {
 /// Stopped and continued (as by Ctrl-Z, or a debugger), in each way to wait: some calls return then although nothing
 /// came.
 pub fn stopped_for_a_while(host: &Host, target: &'static Target) {
+    let Some(case) = roundtrip(host, target) else { return };
     for wait in target.waits {
-        let Some(case) = roundtrip(host, target)
-            .and_then(|case| prepare(host, &case.params.id.with("wait", wait.name())).ok())
-        else {
-            // Spinning needs two CPUs, io_uring a kernel that allows it.
-            continue;
-        };
+        let id = case.params.id.clone().with("wait", wait.name());
+        let Some(case) = prepare_or_skip(host, &id) else { continue };
         let was_stopped = (1..=ATTEMPTS).any(|attempt| {
             let samples = 5 * attempt;
             let run_ns = LONG.sample_ns * samples as u64;

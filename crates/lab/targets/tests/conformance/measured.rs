@@ -11,7 +11,7 @@ use crate::runs::{self, SHORT, prepare_or_skip};
 /// Intervals of 5 ms: roles that share a CPU take a turn or two in each, and buffers fill.
 pub const TIMING: Timing = Timing { run_ns: 5_000_000, ..SHORT };
 
-/// One run that must give numbers: `None` and a printed reason where the machine does not allow it.
+/// One run that must give numbers: `None` and the skip of the current test where the machine does not allow it.
 pub fn measure(host: &Host, id: &CaseId) -> Option<Measured> {
     let measured = runs::measured(host, &prepare_or_skip(host, id)?, TIMING);
     assert!(measured.samples.iter().all(|sample| sample.ops > 0), "{id}");

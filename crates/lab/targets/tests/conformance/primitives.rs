@@ -59,33 +59,12 @@ fn measure_for(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     measured
 }
 
-/// The case; `None` where it is refused here for a reason for which it may be.
-fn prepare_or_refused(host: &Host, id: &CaseId) -> Option<Prepared> {
-    const KNOWN: [&str; 9] = [
-        "spin",
-        "io_uring",
-        "CPU",
-        "needs two",
-        "package",
-        "CONFIG_SYSVIPC",
-        "not an x86-64",
-        "no other role to hand",
-        "it needs networks of its own",
-    ];
-    let case = prepare_or_skip(host, id);
-    if case.is_none() {
-        let why = prepare(host, id).unwrap_err();
-        assert!(KNOWN.iter().any(|known| why.contains(known)), "{id}: {why}");
-    }
-    case
-}
-
 fn hands_over(host: &Host, target: &'static Target) {
     for (wait, placement) in target.waits.iter().flat_map(|wait| PLACEMENTS.map(|place| (wait, place))) {
         for peers in ["process", "thread"] {
             let id = CaseId::new("pingpong", target.id, 0, placement);
             let id = runs::with(id, &[("wait", wait.name()), ("peers", peers)]);
-            let Some(case) = prepare_or_refused(host, &id) else { continue };
+            let Some(case) = prepare_or_skip(host, &id) else { continue };
             let measured = measure(host, &case);
             assert!(measured.samples.iter().all(|sample| sample.ops % 2 == 0), "{id}: a round has two hops");
             if !target.caps.has(Caps::HARNESS) {
@@ -103,7 +82,7 @@ fn killed(host: &Host, target: &'static Target) {
         return;
     }
     let id = CaseId::new("pingpong", target.id, 0, "two-cpus");
-    if let Some(case) = prepare_or_refused(host, &id) {
+    if let Some(case) = prepare_or_skip(host, &id) {
         killed::killed(host, &id, &case.role_names());
     }
 }
@@ -114,7 +93,7 @@ fn contended(host: &Host, target: &'static Target) {
         for (roles, peers) in [("1", "process"), ("2", "process"), ("2", "thread"), ("3", "process")] {
             let id = CaseId::new("contend", target.id, 0, placement);
             let id = runs::with(id, &[("roles", roles), ("peers", peers)]);
-            let Some(case) = prepare_or_refused(host, &id) else { continue };
+            let Some(case) = prepare_or_skip(host, &id) else { continue };
             let measured = measure(host, &case);
             let fairness = measured.roles[0].counted.series.get("fairness");
             assert_eq!(fairness.is_none(), roles == "1", "{id}");
@@ -131,7 +110,7 @@ fn operated(host: &Host, target: &'static Target) {
         let payload_bytes = if target.caps.has(Caps::PAYLOAD) { 64 } else { 0 };
         let placement = if pattern.id == "solo" { "same-cpu" } else { "spread" };
         let id = CaseId::new(pattern.id, target.id, payload_bytes, placement);
-        let Some(case) = prepare_or_refused(host, &id) else { continue };
+        let Some(case) = prepare_or_skip(host, &id) else { continue };
         let counts = |measured: &Measured| measured.roles.iter().filter(|role| role.counted.ops > 0).count();
         let hands_over = target.patterns.len() == 1;
         let expected = if hands_over { 1 } else { case.role_names().len() };

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use causeway::{Error, Group, GroupOptions, Policy, Publisher, Received, Trust, TryRecvError, Waited};
-use causeway_testkit::{Cause, ControlGroup, Freezer, Traced, proc, skipped};
+use causeway_testkit::{Cause, ControlGroup, Freezer, Traced, has_ptrace, proc, skipped, stop_for_tracer};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, setpgid};
 
@@ -48,7 +48,7 @@ fn sleeper(socket: &Path, has_doorbell: bool) {
     subscriber.sleep_on_descriptor(has_doorbell);
     // The thread that watches for the end of others starts with the first sleep.
     assert_eq!(subscriber.wait(Some(Duration::from_millis(1))).unwrap(), Waited::TimedOut);
-    raise(Signal::SIGSTOP).unwrap();
+    stop_for_tracer();
     loop {
         // Its tracer begins to count here.
         raise(Signal::SIGSTOP).unwrap();
@@ -105,8 +105,7 @@ impl Scene {
         let group = Group::create("asleep", options).unwrap();
         group.serve_at(&socket).unwrap();
         let publisher = group.publisher().unwrap();
-        let process = Peer::start(role, &socket, 0);
-        let victim = Traced::seize_stopped(process.pid());
+        let (process, victim) = Peer::start_traced(role, &socket, 0);
         assert_eq!(victim.run(), None);
         let mut scene = Scene { victim, _process: process, publisher, group, _dir: dir };
         // What is done once is done, and not step by step.
@@ -138,6 +137,9 @@ fn moments(total: u64, is_whole: bool, few: u64) -> Vec<u64> {
 
 #[test]
 fn a_message_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_its_sleep() {
+    if !has_ptrace() {
+        return;
+    }
     for (role, options) in ways() {
         let mut scene = Scene::new(role, options);
         let total = scene.is_heard(u64::MAX, role, |_| {});
@@ -153,6 +155,9 @@ fn a_message_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_its_s
 
 #[test]
 fn the_next_log_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_its_sleep() {
+    if !has_ptrace() {
+        return;
+    }
     for (role, options) in ways() {
         let mut scene = Scene::new(role, options.late_publishers());
         let mut bytes = 8192;
@@ -166,6 +171,9 @@ fn the_next_log_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_it
 
 #[test]
 fn the_death_of_all_publishers_reaches_a_subscriber_that_is_stopped_anywhere_on_its_way_into_its_sleep() {
+    if !has_ptrace() {
+        return;
+    }
     for role in ["sleep-on-futex", "sleep-on-doorbell"] {
         let total = Scene::new(role, small()).is_heard(u64::MAX, role, |_| {});
         for k in moments(total, false, 10) {
@@ -173,8 +181,7 @@ fn the_death_of_all_publishers_reaches_a_subscriber_that_is_stopped_anywhere_on_
             let (mut server, mut told) = Peer::start_listening("publish-when-told");
             writeln!(told, "{}", socket.display()).unwrap();
             eventually("the group is not served", || Group::join(&socket).is_ok());
-            let process = Peer::start(role, &socket, 0);
-            let victim = Traced::seize_stopped(process.pid());
+            let (process, victim) = Peer::start_traced(role, &socket, 0);
             assert_eq!(victim.run(), None);
             // What is done once is done.
             for _ in 0..2 {

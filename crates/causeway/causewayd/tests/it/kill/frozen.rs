@@ -61,10 +61,10 @@ fn read(socket: &Path) {
     }
 }
 
-/// Asks the authority for something when it is told to.
+/// Prints its thread, and asks the authority for something when it is told to.
 fn ask(socket: &Path) {
     let mut member = open(socket);
-    println!("\nrest");
+    println!("\nthread {}", rustix::thread::gettid());
     std::io::stdin().read_line(&mut String::new()).unwrap();
     member.use_descriptor().unwrap();
 }
@@ -137,12 +137,12 @@ fn an_answer_of_the_bus_is_awaited_for_as_long_as_the_one_that_waits_runs() {
     let served = Served::start(module_path!());
     let mut command = role_of(module_path!(), "asker", &served.path());
     let mut asker = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
-    let mut rests = BufReader::new(asker.0.stdout.take().unwrap()).lines();
-    await_rest(&mut rests);
+    let mut lines = BufReader::new(asker.0.stdout.take().unwrap()).lines();
+    let thread = lines.find_map(|line| line.unwrap().strip_prefix("thread ")?.parse().ok()).unwrap();
     served.process.stop();
-    let sleeps = || proc::sleeps_of(asker.pid(), "role");
+    let sleeps = || proc::status_number(thread, "voluntary_ctxt_switches");
     asker.0.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
-    eventually("it does not ask", || awaits_answer(asker.pid()));
+    eventually("it does not ask", || awaits_answer(thread));
     asker.stop();
     std::thread::sleep(STOPPED);
     let before = sleeps();
@@ -153,14 +153,9 @@ fn an_answer_of_the_bus_is_awaited_for_as_long_as_the_one_that_waits_runs() {
 }
 
 /// Does it wait for a descriptor, as for an answer, and not for a line?
-fn awaits_answer(pid: u32) -> bool {
-    let read = |task: &Path, file: &str| std::fs::read_to_string(task.join(file)).unwrap_or_default();
-    let number = nix::libc::SYS_ppoll.to_string();
-    let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    tasks.any(|task| {
-        let task = task.unwrap().path();
-        read(&task, "comm") == "role\n" && read(&task, "syscall").split(' ').next() == Some(&number)
-    })
+fn awaits_answer(thread: u32) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap_or_default();
+    call.split(' ').next() == Some(&nix::libc::SYS_ppoll.to_string())
 }
 
 fn asker_has_ended(asker: &Running) -> bool {

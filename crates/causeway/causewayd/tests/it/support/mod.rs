@@ -22,6 +22,7 @@ use causeway_bus::{
     Call, Connection as Member, Error as BusError, Incoming, Message, Monitor, Observed, Statistics,
 };
 use causeway_dbus_wire::wire::{Args, Body, Builder, Header};
+use causeway_testkit::watchdog::current_test;
 use causeway_testkit::{Rng, assert_ran, rerun};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -31,7 +32,8 @@ pub use buses::{
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
     Cause, ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually,
-    eventually_seen, eventually_some, has_program, is_root, proc, setting, skipped, temp_dir,
+    eventually_seen, eventually_some, has_program, has_ptrace, is_root, proc, setting, skipped,
+    stop_for_tracer, temp_dir, trial_succeeds,
 };
 
 pub const PATH: &str = "/com/example";
@@ -57,11 +59,14 @@ pub fn start_role(module: &str, name: &str, socket: &Path, number: u64) -> Runni
     Running::start(role_of(module, name, socket).env(NUMBER, number.to_string()))
 }
 
+/// As [`start_role`], with a tracer of the thread that calls [`stop_for_tracer`].
+pub fn start_traced(module: &str, name: &str, socket: &Path, number: u64) -> (Running, Traced) {
+    Traced::start(role_of(module, name, socket).env(NUMBER, number.to_string()))
+}
+
 /// The role of this process, the socket, and a number. `None` in the test itself.
 pub fn play() -> Option<(String, PathBuf, u64)> {
     let role = std::env::var(ROLE).ok()?;
-    // By this name a tracer finds the thread.
-    rustix::thread::set_name(c"role").unwrap();
     let socket = std::env::var_os(causeway_bus::ADDRESS_VARIABLE).unwrap_or_default();
     Some((role, socket.into(), setting(NUMBER, 0)))
 }
@@ -83,11 +88,12 @@ macro_rules! own_process {
 
 /// Is this the process of the present test alone? Otherwise that has run by now.
 pub fn is_own_process() -> bool {
-    let thread = std::thread::current();
-    let Some(test) = thread.name().filter(|name| *name != "main") else { return true };
     if std::env::var_os(IS_ALONE).is_some() {
         return true;
     }
+    // With one thread for all tests, a test runs on the main thread, and the thread does not have its name.
+    let test = current_test();
+    let (_, test) = test.split_once(' ').expect("a test runs");
     assert_ran(&rerun("", test).env(IS_ALONE, "1").stderr(Stdio::inherit()).output().unwrap());
     false
 }

@@ -106,6 +106,7 @@ fn raw(ends: &[OwnedFd]) -> Vec<RawFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use causeway_testkit::{Cause, skipped};
     use rustix::pipe::pipe;
 
     /// Writes to some of five pipes, and looks whether exactly those are told of: all at once, or at most two in a wait.
@@ -144,7 +145,7 @@ mod tests {
     fn multishot_polls_tell_of_what_is_ready() {
         match io_uring::IoUring::new(2) {
             Ok(_) => tells_of_what_is_ready(false, |ends| Uring::new(ends, 2).unwrap()),
-            Err(error) => eprintln!("skipped: no io_uring here: {error}"),
+            Err(error) => skipped(Cause::Kernel("io_uring"), error),
         }
     }
 

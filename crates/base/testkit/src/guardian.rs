@@ -1,0 +1,137 @@
+//! Ends what a test program leaves behind, also when the program is killed: a process outside of the program waits for its end, and then kills
+//! all processes with its mark.
+//!
+//! A signal at the death of the parent (`PR_SET_PDEATHSIG`) is no way to do this: it comes when the thread ends that has started a process, it
+//! does not reach grandchildren, and tests inherit much from the thread that starts a process, so that no other thread can do it.
+//!
+//! # Safety
+//! `fork` is called before `main`, while there is one thread, so that no lock is held in the child.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use nix::libc;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{PidfdFlags, getpid, pidfd_open, setsid};
+use rustix::thread::set_name;
+
+use crate::watchdog::{describe, kill_all, marked, print};
+
+/// So long, processes may end by themselves when the test program has ended.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Starts the guardian of this process. Without rights or memory for it, there is none.
+pub(crate) fn start(mark: &str) {
+    let Ok(program) = pidfd_open(getpid(), PidfdFlags::empty()) else { return };
+    // SAFETY: one thread, as described above.
+    match unsafe { libc::fork() } {
+        0 => {
+            // A process without a living parent is no child that the program waits for.
+            // SAFETY: one thread.
+            if unsafe { libc::fork() } == 0 {
+                guard(program, mark);
+            }
+            // SAFETY: ends the process without the exit handlers of the program.
+            unsafe { libc::_exit(0) }
+        }
+        child if child > 0 => {
+            // SAFETY: a child that ends at once, and a status that nobody needs.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        }
+        _ => {}
+    }
+}
+
+/// Waits for the end of the program.
+fn guard(program: OwnedFd, mark: &str) {
+    // What ends the program by its group or terminal does not end this process.
+    let _ = setsid();
+    let _ = set_name(c"test-guardian");
+    let _ = std::env::set_current_dir("/");
+    close_all_but(&program);
+    while poll(&mut [PollFd::new(&program, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+    let end = Instant::now();
+    loop {
+        let left = marked(mark);
+        if left.is_empty() {
+            return;
+        }
+        if end.elapsed() > GRACE {
+            let left: String = left.into_iter().map(describe).collect();
+            let count = kill_all(|| marked(mark));
+            return print(&format!(
+                "\nguardian: killed {count} processes that a test program left behind:\n{left}"
+            ));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Closes what others wait for the end of, such as pipes; keeps standard error for a message.
+fn close_all_but(program: &OwnedFd) {
+    let keep = program.as_raw_fd();
+    let numbers = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<i32> = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number != 2 && *number != keep) {
+        // SAFETY: nothing in this process uses it any more; the number of the folder itself is closed already.
+        unsafe { libc::close(number) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::io::Read;
+    use std::process::{self, Command, Stdio};
+
+    use crate::watchdog::RUN;
+    use crate::{Running, eventually, eventually_some, proc, rerun, temp_file};
+
+    use super::*;
+
+    const LEAVE: &str = "TESTKIT_LEAVE";
+
+    /// Starts a child, and a process whose parent has ended; their numbers go to the file.
+    fn leave(file: &str) {
+        let child = Command::new("sleep").arg("1000").stderr(Stdio::null()).spawn().unwrap();
+        let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]).output().unwrap();
+        let orphan = String::from_utf8(shell.stdout).unwrap();
+        fs::write(file, format!("{} {}\n", child.id(), orphan.trim())).unwrap();
+    }
+
+    #[test]
+    fn nothing_outlives_a_test_program() {
+        for is_killed in [true, false] {
+            if let Ok(file) = env::var(LEAVE) {
+                leave(&file);
+                if env::var_os("TESTKIT_STAY").is_some() {
+                    thread::sleep(Duration::from_secs(1000));
+                }
+                process::exit(0);
+            }
+            let file = temp_file();
+            let mut program = rerun(module_path!(), "nothing_outlives_a_test_program");
+            // A run of its own, not a process of this one.
+            program.env_remove(RUN).env(LEAVE, file.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+            if is_killed {
+                program.env("TESTKIT_STAY", "1");
+            }
+            let mut program = Running::start(&mut program);
+            let processes: Vec<u32> = eventually_some("processes are left", || {
+                let text = fs::read_to_string(file.path()).ok()?;
+                text.strip_suffix('\n')?.split(' ').map(|number| number.parse().ok()).collect()
+            });
+            if is_killed {
+                program.kill();
+            }
+            for process in processes {
+                eventually("a process is left", || matches!(proc::state(process), None | Some('Z')));
+            }
+            let mut report = String::new();
+            program.0.stderr.take().unwrap().read_to_string(&mut report).unwrap();
+            assert!(report.contains("guardian: killed 2") && report.contains("sleep 1000"), "{report}");
+        }
+    }
+}
