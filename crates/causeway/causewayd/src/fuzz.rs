@@ -159,7 +159,7 @@ fn service_file_is_understood_or_refused_and_says_the_same_when_rewritten() {
         "root",
     ];
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/service");
-    fuzz::run(corpus, &words, |input| {
+    fuzz::run(corpus, &words, |input| -> Result<_, ()> {
         let text = str::from_utf8(input).map_err(drop)?;
         match parse(text) {
             Ok((name, service)) => {
