@@ -11,7 +11,7 @@ use crate::shim::{self, Shim};
 use crate::{EXAMINATION, start};
 
 /// An examination waits most of the time, for what must not come: this many are under way at once.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 2;
 /// Nothing comes for so long where a message is lost.
 const QUIET: Duration = Duration::from_millis(500);
 /// A fault that shows only where messages of several senders meet is looked for so often: senders must run at once for it, which a
