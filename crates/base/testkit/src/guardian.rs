@@ -95,10 +95,12 @@ mod tests {
 
     /// Starts a child, and a process whose parent has ended; their numbers go to the file.
     fn leave(file: &str) {
-        let child = Command::new("sleep").arg("1000").stderr(Stdio::null()).spawn().unwrap();
+        let child = Running::start(Command::new("sleep").arg("1000").stderr(Stdio::null()));
+        // Left behind on purpose.
+        let child = std::mem::ManuallyDrop::new(child);
         let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]).output().unwrap();
         let orphan = String::from_utf8(shell.stdout).unwrap();
-        fs::write(file, format!("{} {}\n", child.id(), orphan.trim())).unwrap();
+        fs::write(file, format!("{} {}\n", child.pid(), orphan.trim())).unwrap();
     }
 
     #[test]

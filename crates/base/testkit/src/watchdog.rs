@@ -351,7 +351,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::{eventually, rerun};
+    use crate::{Running, eventually, rerun};
 
     const HANG: &str = "TESTKIT_HANG";
 
@@ -360,10 +360,10 @@ mod tests {
     fn hangs() {
         let Some(file) = env::var_os(HANG) else { return };
         // One child, and one whose parent has ended.
-        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let child = Running::start(Command::new("sleep").arg("1000"));
         let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]).output().unwrap();
         let orphan = String::from_utf8(shell.stdout).unwrap();
-        fs::write(file, format!("{} {}", child.id(), orphan.trim())).unwrap();
+        fs::write(file, format!("{} {}", child.pid(), orphan.trim())).unwrap();
         let _test = Test::start("causeway-testkit", module_path!(), "hangs");
         extend_limit(Duration::from_secs(1));
         let (_sender, receiver) = std::sync::mpsc::channel::<()>();
