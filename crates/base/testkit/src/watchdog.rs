@@ -7,7 +7,7 @@
 //! # Safety
 //! The environment is changed before `main`, while there is one thread. The stack of a thread of this process is taken by a signal handler,
 //! which allocates and needs the ordinary stack (an alternate one is too small): it may wait for a lock that the interrupted code holds. That is
-//! why the watchdog waits for it [`STACK_LIMIT`] and then goes on; the process ends in either case.
+//! why the watchdog waits for it two seconds and then goes on; the process ends in either case.
 #![allow(unsafe_code)]
 
 use std::backtrace::Backtrace;

@@ -40,7 +40,6 @@ mod report;
 mod run;
 mod selection;
 mod timeline;
-mod watched;
 mod workspace;
 
 use std::os::unix::fs::PermissionsExt;
