@@ -24,7 +24,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say whether every message is in the files or counted as lost, and whether they can be read
+    /// Check that every message is there or counted as lost, and every checksum, offset and count
     Verify(VerifyArguments),
     /// Publish or send what was recorded of a group or a bus, in the order in which it was
     Replay(ReplayArguments),

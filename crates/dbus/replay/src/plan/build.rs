@@ -28,7 +28,8 @@ pub fn plan(tape: Tape) -> Plan {
     for at in 0..headers.len() {
         building.message(at);
     }
-    let Building { mut plan, names, hellos, .. } = building;
+    let Building { mut plan, names, hellos, bus, .. } = building;
+    plan.counts.unreadable_rules = bus.coverage().unreadable_rules;
     let invalid = tape.packets - tape.messages.len() as u64;
     // What the player sends is the steps of the plan: a Hello for each connection that begins, whether the capture has it or not.
     let is = |of: fn(&Action) -> bool| plan.steps.iter().filter(|step| of(&step.action)).count() as u64;

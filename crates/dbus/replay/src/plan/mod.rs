@@ -149,6 +149,8 @@ pub struct Counts {
     pub confirmed: u64,
     /// Deliveries of broadcasts that follow from the rules of the capture.
     pub broadcast_deliveries: u64,
+    /// Rules that the bus of the capture has and that cannot be read here; what arrives because of them is not planned.
+    pub unreadable_rules: u64,
     /// Messages that are not sent again, and why.
     pub left_out: BTreeMap<LeftOut, u64>,
 }

@@ -213,7 +213,7 @@ impl<R: Read> Reader<R> {
         } else if monitor::Monitor::is_start(start) {
             Source::Monitor(monitor::Monitor::default())
         } else if let Some((_, program)) = COMPRESSED.iter().find(|(magic, _)| start.starts_with(magic)) {
-            return Err(NotACapture::Compressed(*program));
+            return Err(NotACapture::Compressed(program));
         } else {
             return Err(NotACapture::Unknown);
         };

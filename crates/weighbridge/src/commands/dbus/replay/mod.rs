@@ -360,6 +360,12 @@ impl Report {
                 lead.push(format!("{} of those that are sent {what}", grouped(count)));
             }
         }
+        if let rules @ 1.. = messages.unreadable_rules {
+            lead.push(format!(
+                "{} match rules cannot be read here; broadcasts that arrive because of them are unplanned.",
+                grouped(rules)
+            ));
+        }
         let speed = match self.speed {
             None => "as fast as causes allow".to_owned(),
             Some(1.0) => "at the recorded speed".to_owned(),
