@@ -6,11 +6,17 @@
 //! it through [`read`]. [`channels`] has what a file calls its messages.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod args;
 mod channels;
 mod failure;
 mod file;
 mod frames;
+#[cfg(test)]
+mod fuzz;
 mod read;
 mod record;
 mod replay;
