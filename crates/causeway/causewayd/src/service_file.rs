@@ -207,7 +207,7 @@ fn may_pass(error: &io::Error) -> bool {
 const GROUP: &str = "D-BUS Service";
 
 /// Name and program of one file. What dbus-daemon takes for a mistake is a mistake, in other groups, too.
-fn parse(text: &str) -> Result<(String, Service), String> {
+pub(crate) fn parse(text: &str) -> Result<(String, Service), String> {
     let (mut group, mut is_first) = (None, true);
     let mut values: BTreeMap<&str, String> = BTreeMap::new();
     for (number, line) in (1..).zip(lines(text)) {
