@@ -102,8 +102,14 @@ pub fn rules(bus: &Bus) -> Vec<Finding> {
         // Of a rule without a text nothing can be said but that it is there.
         let rule = bus.names.symbols.text(*rule);
         for (count, text) in [
-            (seen.accepted, "the bus accepted it, and it is no rule of the specification, so other brokers may refuse it"),
-            (seen.unanswered, "it is no rule of the specification, and the capture does not show whether the bus accepted it"),
+            (
+                seen.accepted,
+                "the bus accepted it, and it is no rule of the specification, so other brokers may refuse it",
+            ),
+            (
+                seen.unanswered,
+                "it is no rule of the specification, and the capture does not show whether the bus accepted it",
+            ),
         ] {
             if count > 0 && !rule.is_empty() {
                 add(*connection, "unreadable", rule, count, format!("{text}{}", fault(rule)));

@@ -71,7 +71,10 @@ fn a_capture_is_shown_in_every_format_without_what_messages_say() {
     let cells: Vec<&str> = add_match.split_whitespace().collect();
     assert_eq!(cells, ["AddMatch", "1,308", "15.7", "%"], "{plain}");
     assert!(plain.contains("8,313 messages"), "{plain}");
-    assert!(plain.contains("1308 changes of match rules have no answer of the bus in the capture."), "{plain}");
+    assert!(
+        plain.contains("1308 changes of match rules have no answer of the bus in the capture."),
+        "{plain}"
+    );
     let markdown = show("markdown");
     assert!(markdown.contains("## Recipients\n") && markdown.contains("| --- | --: | --: |"), "{markdown}");
     let page = show("html");
@@ -186,7 +189,11 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
     }
     let (shown, said) = output(folder.path(), "analyse cut.pcap", 0);
     assert!(shown.contains("8,312 messages"), "{shown}");
-    let (left, rest) = said.strip_prefix("warning: `cut.pcap` ends inside a packet, whose ").unwrap().split_once(' ').unwrap();
+    let (left, rest) = said
+        .strip_prefix("warning: `cut.pcap` ends inside a packet, whose ")
+        .unwrap()
+        .split_once(' ')
+        .unwrap();
     assert!(left.parse::<u32>().is_ok_and(|left| left > 0), "{said}");
     assert_eq!(rest, "bytes were not used; what comes before was\n");
 }
@@ -197,7 +204,9 @@ fn with_rule(rule: &str, answer: Option<Builder<'_>>) -> Vec<u8> {
     let driver = |message: Builder<'_>| message.sender(DRIVER).destination(":1.1");
     for name in [":1.1", ":1.2"] {
         let body = Body::default().text(name).text("").text(name);
-        scribe.say(&Builder::signal("/org/freedesktop/DBus", DRIVER, "NameOwnerChanged").sender(DRIVER).body(body));
+        scribe.say(
+            &Builder::signal("/org/freedesktop/DBus", DRIVER, "NameOwnerChanged").sender(DRIVER).body(body),
+        );
     }
     let call = scribe.say(&captures::to_driver(":1.1", "AddMatch").body(Body::default().text(rule)));
     assert_eq!(call, CALL);
@@ -221,28 +230,50 @@ fn the_answer_of_the_bus_decides_whether_a_rule_counts() {
     let unanswered = "1 change of match rules has no answer of the bus in the capture.";
     for (rule, answer, sentence, deliveries, finding) in [
         ("interface='a.B'", Some(Builder::reply(CALL)), Ok("8 broadcasts went to 8 recipients"), 8, None),
-        ("interface='a.B'", Some(refusal("LimitsExceeded")), Ok("8 broadcasts went to 0 recipients"), 0, Some("invalid")),
+        (
+            "interface='a.B'",
+            Some(refusal("LimitsExceeded")),
+            Ok("8 broadcasts went to 0 recipients"),
+            0,
+            Some("invalid"),
+        ),
         ("interface='a.B'", None, Err(unanswered), 8, None),
         ("bogus", Some(Builder::reply(CALL)), Err(unreadable), 0, Some("unreadable")),
-        ("bogus", Some(refusal("MatchRuleInvalid")), Ok("8 broadcasts went to 0 recipients"), 0, Some("invalid")),
+        (
+            "bogus",
+            Some(refusal("MatchRuleInvalid")),
+            Ok("8 broadcasts went to 0 recipients"),
+            0,
+            Some("invalid"),
+        ),
         ("bogus", None, Err(unanswered), 0, Some("unreadable")),
     ] {
         let is_answered = answer.is_some();
         let name = format!("`{rule}`, answered: {is_answered}");
         std::fs::write(folder.path().join("rule.pcap"), with_rule(rule, answer)).unwrap();
-        let shown = output(folder.path(), "analyse rule.pcap", 0).0.split_whitespace().collect::<Vec<_>>().join(" ");
+        let shown =
+            output(folder.path(), "analyse rule.pcap", 0).0.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(shown.contains(sentence.unwrap_or_else(|gap| gap)), "{name}: {shown}");
-        assert_eq!(shown.contains("The rules of all 2 connections are known."), sentence.is_ok(), "{name}: {shown}");
+        assert_eq!(
+            shown.contains("The rules of all 2 connections are known."),
+            sentence.is_ok(),
+            "{name}: {shown}"
+        );
         let recipients = &json(folder.path(), "analyse rule.pcap")["recipients"];
         assert_eq!(recipients["deliveries"], deliveries, "{name}");
         assert_eq!(recipients["unwanted"].is_null(), sentence.is_err(), "{name}: {recipients}");
         let csv = output(folder.path(), "analyse rule.pcap --format csv", 0).0;
         let peak = csv.lines().nth(1).unwrap().rsplit(',').next().unwrap();
         assert_eq!(peak.is_empty(), sentence.is_err(), "{name}: {csv}");
-        let (found, said) = output(folder.path(), "lint rule.pcap --format json", i32::from(finding.is_some()));
+        let (found, said) =
+            output(folder.path(), "lint rule.pcap --format json", i32::from(finding.is_some()));
         let found: Value = serde_json::from_str(&found).unwrap();
         assert_eq!(found[0]["kind"].as_str(), finding, "{name}: {found}");
-        assert_eq!(said.contains("all rules are known of 1 of 2 connections"), sentence.is_err(), "{name}: {said}");
+        assert_eq!(
+            said.contains("all rules are known of 1 of 2 connections"),
+            sentence.is_err(),
+            "{name}: {said}"
+        );
     }
 }
 

@@ -194,11 +194,14 @@ impl Bus {
             Question::Change(_, broadcasts) => *broadcasts < self.broadcasts,
             _ => false,
         };
-        let open = self.questions.iter().filter(|(_, question)| is_open(question)).map(|((name, _), _)| (*name, 1));
+        let open =
+            self.questions.iter().filter(|(_, question)| is_open(question)).map(|((name, _), _)| (*name, 1));
         let unreadable = self.unreadable.iter().map(|((name, _), rule)| (*name, rule.unanswered));
         let lost = self.connections.iter().map(|(name, connection)| (*name, connection.unanswered));
         let mut unanswered: FxHashMap<Sym, u64> = FxHashMap::default();
-        for (name, count) in open.chain(unreadable).chain(lost).filter(|(name, count)| *count > 0 && !self.is_capture(*name)) {
+        for (name, count) in
+            open.chain(unreadable).chain(lost).filter(|(name, count)| *count > 0 && !self.is_capture(*name))
+        {
             *unanswered.entry(name).or_default() += count;
         }
         let accepted = self.unreadable.iter().filter(|((name, _), _)| !self.is_capture(*name));
@@ -208,7 +211,8 @@ impl Bus {
             ..Coverage::default()
         };
         for (name, connection) in self.connections.iter().filter(|(_, connection)| !connection.is_capture) {
-            let is_known = connection.rules_known && !connection.is_doubtful && !unanswered.contains_key(name);
+            let is_known =
+                connection.rules_known && !connection.is_doubtful && !unanswered.contains_key(name);
             coverage.connections += 1;
             coverage.rules_known += usize::from(is_known);
             coverage.from_before += usize::from(!connection.rules_known);
@@ -365,79 +369,171 @@ mod tests {
     fn the_answer_of_the_bus_decides_which_rules_exist() {
         type Case = (&'static str, fn(&mut Talk), (usize, u64, u64, bool));
         let cases: [Case; 18] = [
-            ("accepted", |talk| { let add = talk.call("AddMatch", READABLE); talk.accept(add); }, (1, 0, 0, true)),
-            ("refused", |talk| { let add = talk.call("AddMatch", READABLE); talk.refuse(add, "LimitsExceeded"); }, (0, 0, 0, true)),
-            ("unanswered", |talk| { talk.call("AddMatch", READABLE); }, (1, 0, 1, false)),
-            ("serial used again", |talk| {
-                talk.call("AddMatch", READABLE);
-                talk.serial -= 1;
-                talk.call("GetId", None);
-                talk.serial -= 1;
-                let again = talk.call("AddMatch", READABLE);
-                talk.accept(again);
-            }, (1, 0, 1, false)),
-            ("no answer wanted", |talk| {
-                let add = to_driver(":1.1", "AddMatch", "interface='a.B'");
-                talk.pass(&add.flags(causeway_dbus_wire::wire::FLAG_NO_REPLY_EXPECTED));
-            }, (1, 0, 0, true)),
-            ("unreadable, accepted", |talk| { let add = talk.call("AddMatch", UNREADABLE); talk.accept(add); }, (0, 1, 0, false)),
-            ("unreadable, refused", |talk| { let add = talk.call("AddMatch", UNREADABLE); talk.refuse(add, "MatchRuleInvalid"); }, (0, 0, 0, true)),
-            ("unreadable, unanswered", |talk| { talk.call("AddMatch", UNREADABLE); }, (0, 0, 1, false)),
-            ("unreadable, no answer wanted", |talk| {
-                let add = to_driver(":1.1", "AddMatch", "bogus");
-                talk.pass(&add.flags(causeway_dbus_wire::wire::FLAG_NO_REPLY_EXPECTED));
-            }, (0, 0, 1, false)),
-            ("a rule that the capture does not have", |talk| { let add = talk.call("AddMatch", None); talk.accept(add); }, (0, 1, 0, false)),
-            ("removed", |talk| {
-                let add = talk.call("AddMatch", READABLE);
-                talk.accept(add);
-                let remove = talk.call("RemoveMatch", READABLE);
-                talk.accept(remove);
-            }, (0, 0, 0, true)),
-            ("removal refused", |talk| {
-                let add = talk.call("AddMatch", READABLE);
-                talk.accept(add);
-                let remove = talk.call("RemoveMatch", READABLE);
-                talk.refuse(remove, "LimitsExceeded");
-            }, (1, 0, 0, true)),
-            ("removal of what the bus does not have", |talk| {
-                let add = talk.call("AddMatch", READABLE);
-                talk.accept(add);
-                let remove = talk.call("RemoveMatch", READABLE);
-                talk.refuse(remove, "MatchRuleNotFound");
-            }, (0, 0, 0, false)),
-            ("removal of what was never added", |talk| {
-                let remove = talk.call("RemoveMatch", READABLE);
-                talk.accept(remove);
-            }, (0, 0, 0, false)),
-            ("futile removal", |talk| {
-                let remove = talk.call("RemoveMatch", UNREADABLE);
-                talk.refuse(remove, "MatchRuleInvalid");
-            }, (0, 0, 0, true)),
-            ("unreadable, of a connection that left", |talk| {
-                let add = talk.call("AddMatch", UNREADABLE);
-                talk.accept(add);
-                talk.pass(&owner_changed(":1.1", ":1.1", ""));
-            }, (0, 1, 0, false)),
-            ("a monitor that was refused", |talk| {
-                let add = talk.call("AddMatch", READABLE);
-                talk.accept(add);
-                let become_monitor = talk.call("BecomeMonitor", None);
-                talk.refuse(become_monitor, "AccessDenied");
-            }, (1, 0, 0, true)),
-            ("a monitor", |talk| {
-                let add = talk.call("AddMatch", READABLE);
-                talk.accept(add);
-                let become_monitor = talk.call("BecomeMonitor", None);
-                talk.accept(become_monitor);
-            }, (0, 0, 0, true)),
+            (
+                "accepted",
+                |talk| {
+                    let add = talk.call("AddMatch", READABLE);
+                    talk.accept(add);
+                },
+                (1, 0, 0, true),
+            ),
+            (
+                "refused",
+                |talk| {
+                    let add = talk.call("AddMatch", READABLE);
+                    talk.refuse(add, "LimitsExceeded");
+                },
+                (0, 0, 0, true),
+            ),
+            (
+                "unanswered",
+                |talk| {
+                    talk.call("AddMatch", READABLE);
+                },
+                (1, 0, 1, false),
+            ),
+            (
+                "serial used again",
+                |talk| {
+                    talk.call("AddMatch", READABLE);
+                    talk.serial -= 1;
+                    talk.call("GetId", None);
+                    talk.serial -= 1;
+                    let again = talk.call("AddMatch", READABLE);
+                    talk.accept(again);
+                },
+                (1, 0, 1, false),
+            ),
+            (
+                "no answer wanted",
+                |talk| {
+                    let add = to_driver(":1.1", "AddMatch", "interface='a.B'");
+                    talk.pass(&add.flags(causeway_dbus_wire::wire::FLAG_NO_REPLY_EXPECTED));
+                },
+                (1, 0, 0, true),
+            ),
+            (
+                "unreadable, accepted",
+                |talk| {
+                    let add = talk.call("AddMatch", UNREADABLE);
+                    talk.accept(add);
+                },
+                (0, 1, 0, false),
+            ),
+            (
+                "unreadable, refused",
+                |talk| {
+                    let add = talk.call("AddMatch", UNREADABLE);
+                    talk.refuse(add, "MatchRuleInvalid");
+                },
+                (0, 0, 0, true),
+            ),
+            (
+                "unreadable, unanswered",
+                |talk| {
+                    talk.call("AddMatch", UNREADABLE);
+                },
+                (0, 0, 1, false),
+            ),
+            (
+                "unreadable, no answer wanted",
+                |talk| {
+                    let add = to_driver(":1.1", "AddMatch", "bogus");
+                    talk.pass(&add.flags(causeway_dbus_wire::wire::FLAG_NO_REPLY_EXPECTED));
+                },
+                (0, 0, 1, false),
+            ),
+            (
+                "a rule that the capture does not have",
+                |talk| {
+                    let add = talk.call("AddMatch", None);
+                    talk.accept(add);
+                },
+                (0, 1, 0, false),
+            ),
+            (
+                "removed",
+                |talk| {
+                    let add = talk.call("AddMatch", READABLE);
+                    talk.accept(add);
+                    let remove = talk.call("RemoveMatch", READABLE);
+                    talk.accept(remove);
+                },
+                (0, 0, 0, true),
+            ),
+            (
+                "removal refused",
+                |talk| {
+                    let add = talk.call("AddMatch", READABLE);
+                    talk.accept(add);
+                    let remove = talk.call("RemoveMatch", READABLE);
+                    talk.refuse(remove, "LimitsExceeded");
+                },
+                (1, 0, 0, true),
+            ),
+            (
+                "removal of what the bus does not have",
+                |talk| {
+                    let add = talk.call("AddMatch", READABLE);
+                    talk.accept(add);
+                    let remove = talk.call("RemoveMatch", READABLE);
+                    talk.refuse(remove, "MatchRuleNotFound");
+                },
+                (0, 0, 0, false),
+            ),
+            (
+                "removal of what was never added",
+                |talk| {
+                    let remove = talk.call("RemoveMatch", READABLE);
+                    talk.accept(remove);
+                },
+                (0, 0, 0, false),
+            ),
+            (
+                "futile removal",
+                |talk| {
+                    let remove = talk.call("RemoveMatch", UNREADABLE);
+                    talk.refuse(remove, "MatchRuleInvalid");
+                },
+                (0, 0, 0, true),
+            ),
+            (
+                "unreadable, of a connection that left",
+                |talk| {
+                    let add = talk.call("AddMatch", UNREADABLE);
+                    talk.accept(add);
+                    talk.pass(&owner_changed(":1.1", ":1.1", ""));
+                },
+                (0, 1, 0, false),
+            ),
+            (
+                "a monitor that was refused",
+                |talk| {
+                    let add = talk.call("AddMatch", READABLE);
+                    talk.accept(add);
+                    let become_monitor = talk.call("BecomeMonitor", None);
+                    talk.refuse(become_monitor, "AccessDenied");
+                },
+                (1, 0, 0, true),
+            ),
+            (
+                "a monitor",
+                |talk| {
+                    let add = talk.call("AddMatch", READABLE);
+                    talk.accept(add);
+                    let become_monitor = talk.call("BecomeMonitor", None);
+                    talk.accept(become_monitor);
+                },
+                (0, 0, 0, true),
+            ),
         ];
         for (name, pass, expected) in cases {
             let mut talk = Talk::new();
             pass(&mut talk);
             let recipients = talk.broadcast();
             let coverage = talk.bus.coverage();
-            let found = (recipients, coverage.unreadable_rules, coverage.unanswered_changes, coverage.is_complete());
+            let found =
+                (recipients, coverage.unreadable_rules, coverage.unanswered_changes, coverage.is_complete());
             assert_eq!(found, expected, "{name}: {coverage:?}");
             assert_eq!(coverage.gaps().is_empty(), coverage.is_complete(), "{name}: {coverage:?}");
         }

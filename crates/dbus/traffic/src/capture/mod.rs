@@ -259,7 +259,8 @@ const COMPRESSED: [(&[u8], &str); 4] =
 fn message_bytes(bytes: &[u8]) -> Option<usize> {
     let head = bytes.first_chunk::<16>().filter(|head| is_message_start(*head))?;
     let endian = if head[0] == b'l' { Endian::Little } else { Endian::Big };
-    let [body, fields] = [4, 12].map(|at| endian.u32([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize);
+    let [body, fields] =
+        [4, 12].map(|at| endian.u32([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize);
     16_usize.checked_add(fields)?.checked_next_multiple_of(8)?.checked_add(body)
 }
 

@@ -3,7 +3,9 @@
 use std::io::{self, Read};
 
 use super::window::Window;
-use super::{LINK_TYPE, NotACapture, Packet, is_message_start, is_plausible_length, may_be_dbus, message_bytes};
+use super::{
+    LINK_TYPE, NotACapture, Packet, is_message_start, is_plausible_length, may_be_dbus, message_bytes,
+};
 use causeway_dbus_wire::wire::Endian;
 
 pub(super) const FILE_HEADER_BYTES: usize = 24;
@@ -41,7 +43,8 @@ impl Pcap {
             other => {
                 let first = start.get(FILE_HEADER_BYTES + RECORD_HEADER_BYTES..).unwrap_or_default();
                 // One without packets says nothing, and has nothing that could be misread.
-                let is_dbus = may_be_dbus(other) && (is_message_start(first) || start.len() == FILE_HEADER_BYTES);
+                let is_dbus =
+                    may_be_dbus(other) && (is_message_start(first) || start.len() == FILE_HEADER_BYTES);
                 if is_dbus {
                     Ok(Some(Pcap { endian, tick_ns, last_s: None }))
                 } else {

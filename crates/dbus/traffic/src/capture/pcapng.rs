@@ -118,7 +118,14 @@ impl PcapNg {
         }
     }
 
-    fn packet(&self, interface: usize, ticks: u64, original: usize, body: &[u8], data: Range<usize>) -> Block {
+    fn packet(
+        &self,
+        interface: usize,
+        ticks: u64,
+        original: usize,
+        body: &[u8],
+        data: Range<usize>,
+    ) -> Block {
         let Some(interface) = self.interfaces.get(interface) else { return Block::Bad };
         let link_type = u32::from(interface.link_type);
         let Some(bytes) = body.get(data.clone()) else { return Block::Bad };

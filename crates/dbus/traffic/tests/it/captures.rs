@@ -216,7 +216,11 @@ fn messages_are_found_under_every_link_type_that_holds_them() {
     for link_type in [231, 0, 147, 162] {
         for (is_big, tick_ns) in [(false, 1), (true, 1), (false, 1_000), (true, 1_000)] {
             let (found, problems) = messages(&as_pcap(&whole, link_type, is_big, tick_ns));
-            assert_eq!((found, problems), (whole.clone(), Problems::default()), "{link_type} {is_big} {tick_ns}");
+            assert_eq!(
+                (found, problems),
+                (whole.clone(), Problems::default()),
+                "{link_type} {is_big} {tick_ns}"
+            );
         }
         let mut pcapng = as_pcapng(&whole, false);
         pcapng[28 + 8..28 + 10].copy_from_slice(&(link_type as u16).to_le_bytes());
@@ -230,12 +234,22 @@ fn messages_are_found_under_every_link_type_that_holds_them() {
 fn other_link_types_are_refused_by_number_and_name() {
     // The loopback of BSD begins with the family of addresses.
     let packet = [(START_NS, [&[2, 0, 0, 0, 0x45][..], &[0; 60]].concat())];
-    for (link_type, name) in [(0, "BSD loopback"), (1, "Ethernet"), (113, "Linux cooked"), (147, "private use"), (9_999, "unknown here")] {
+    for (link_type, name) in [
+        (0, "BSD loopback"),
+        (1, "Ethernet"),
+        (113, "Linux cooked"),
+        (147, "private use"),
+        (9_999, "unknown here"),
+    ] {
         for capture in [as_pcap(&packet, link_type, false, 1), as_pcap(&packet, link_type, true, 1_000)] {
             let why = Reader::new(&capture[..]).unwrap_err();
             let text = why.to_string();
             assert!(matches!(why, NotACapture::LinkType(is) if is == link_type), "{text}");
-            assert!(text.contains(&format!("link type {link_type} ({name}")) && text.contains("weighbridge dbus capture"), "{text}");
+            assert!(
+                text.contains(&format!("link type {link_type} ({name}"))
+                    && text.contains("weighbridge dbus capture"),
+                "{text}"
+            );
         }
     }
     let mut pcapng = as_pcapng(&packet, false);
@@ -276,7 +290,8 @@ fn packets_of_every_block_type_and_interface_are_read() {
     ]
     .concat();
     let (found, problems) = messages(&capture);
-    let expected = [(102_000_000_000, first.clone()), (101_000_000_000, first.clone()), (0, first[..21].to_vec())];
+    let expected =
+        [(102_000_000_000, first.clone()), (101_000_000_000, first.clone()), (0, first[..21].to_vec())];
     assert_eq!((found, problems.damaged), (expected.to_vec(), 2));
 }
 
@@ -284,7 +299,12 @@ fn packets_of_every_block_type_and_interface_are_read() {
 #[test]
 fn no_flipped_bit_loses_a_message_silently() {
     let (whole, _) = messages(&mixed(Vec::new(), 12));
-    for capture in [as_pcap(&whole, 231, false, 1), as_pcap(&whole, 231, true, 1_000), as_pcapng(&whole, false), as_pcapng(&whole, true)] {
+    for capture in [
+        as_pcap(&whole, 231, false, 1),
+        as_pcap(&whole, 231, true, 1_000),
+        as_pcapng(&whole, false),
+        as_pcapng(&whole, true),
+    ] {
         let mut flipped = capture.clone();
         for at in 0..capture.len() {
             for bit in 0..8 {
@@ -297,7 +317,10 @@ fn no_flipped_bit_loses_a_message_silently() {
                     }
                     let problems = reader.problems();
                     let is_told = problems != Problems::default() || cut;
-                    assert!(found == whole.len() || is_told, "bit {bit} of byte {at}: {found} messages, {problems:?}");
+                    assert!(
+                        found == whole.len() || is_told,
+                        "bit {bit} of byte {at}: {found} messages, {problems:?}"
+                    );
                 }
                 flipped[at] ^= 1 << bit;
             }

@@ -106,7 +106,9 @@ fn warn(name: &str, format: Format, problems: Problems) {
     }
     if problems.ends_early {
         let left = problems.left;
-        output::warn(&format!("{name} ends inside a packet, whose {left} bytes were not used; what comes before was"));
+        output::warn(&format!(
+            "{name} ends inside a packet, whose {left} bytes were not used; what comes before was"
+        ));
     }
     if let foreign @ 1.. = problems.foreign {
         output::warn(&format!("{name} has {foreign} packets that are not D-Bus messages; they were skipped"));

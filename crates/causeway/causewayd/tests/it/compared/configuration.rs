@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 
 use causewayd::config_file;
 
-use super::NOT_INSTALLED;
 use crate::support::*;
 
 /// Elements, and words of the sentence with which they are refused.
@@ -233,9 +232,7 @@ impl Folder {
 /// Fails with all that is wrong.
 fn conclude(wrong: &[String]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    if !is_installed("dbus-daemon") {
-        skipped(NOT_INSTALLED);
-    }
+    has_program("dbus-daemon");
 }
 
 /// All elements and rules of the tables, each with the words of its refusal.

@@ -51,7 +51,7 @@ pub fn can_be_others() -> bool {
     let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let is_there = accounts.lines().any(|line| line.starts_with(&format!("{SERVICE}:x:{SERVICE_UID}:")));
     if !rustix::process::geteuid().is_root() || !is_there {
-        skipped("only root can connect as other users, and here is no user mail with the number 8");
+        skipped(Cause::Rights("root"), "connects as other users, among them mail with the number 8");
         return false;
     }
     true

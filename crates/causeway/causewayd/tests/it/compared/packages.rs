@@ -120,8 +120,7 @@ const LEAST: usize = 60;
 
 /// The packages, unpacked in a folder each; nothing where they cannot be had.
 fn unpacked(folder: &Path) -> Option<Vec<PathBuf>> {
-    if ["apt-get", "dpkg-deb"].iter().any(|program| !is_installed(program)) {
-        skipped("apt-get and dpkg-deb, which download and unpack the packages, are not installed");
+    if !["apt-get", "dpkg-deb"].into_iter().all(has_program) {
         return None;
     }
     let unpack = |package: &&&str| {
@@ -141,7 +140,7 @@ fn unpacked(folder: &Path) -> Option<Vec<PathBuf>> {
     };
     let unpacked: Vec<PathBuf> = PACKAGES.iter().filter_map(|package| unpack(&package)).collect();
     if unpacked.is_empty() {
-        skipped("the registry of packages does not answer");
+        skipped(Cause::Missing("a registry of packages"), "");
         return None;
     }
     assert!(unpacked.len() >= LEAST, "{} packages, of {}", unpacked.len(), PACKAGES.len());
@@ -279,9 +278,10 @@ fn compare_services(packages: &[PathBuf]) -> Option<(usize, Vec<String>)> {
 #[test]
 fn files_of_packages_decide_as_in_dbus_daemon() {
     let Some(setting) = std::env::var_os(VARIABLE) else {
-        return skipped(&format!(
-            "{VARIABLE}=1 downloads and compares packages, {VARIABLE}=FOLDER keeps them"
-        ));
+        return skipped(
+            Cause::Setting(VARIABLE),
+            "1 downloads packages and compares them, the path of a folder keeps them",
+        );
     };
     let temporary = temp_dir("packages");
     let folder = if setting == "1" { temporary.path().to_owned() } else { PathBuf::from(setting) };
