@@ -476,3 +476,44 @@ mod tests {
         assert_eq!(mark_of(1, 5) & 0xffff_ffff_ffff, 5);
     }
 }
+
+#[cfg(test)]
+mod fuzz {
+    use super::*;
+    use causeway_testkit::{fuzz, test};
+
+    /// The input is what another machine sends, with a check that is right: the length of an attachment, it, and a payload.
+    #[test]
+    fn any_attachment_and_payload_are_written_as_they_were_read() {
+        fuzz::run(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/wire"), &[], |input| {
+            let (length, rest) = input.split_first()?;
+            let (attachment, payload) = rest.split_at(rest.len().min(usize::from(*length)));
+            if Stamp::parse(attachment, [payload]).is_none() && attachment.len() < CHECK.end {
+                return None;
+            }
+            let attachment = sealed(attachment.to_vec(), payload);
+            let stamp = Stamp::parse(&attachment, [payload]);
+            if let Some(stamp) = &stamp {
+                assert!((1..=HOPS_MAX).contains(&stamp.hops.len()) && stamp.has_passed(stamp.origin()), "{stamp:?}");
+                assert!(stamp.lost(payload) <= stamp.index - stamp.from + 1, "{stamp:?}");
+                assert_eq!(Stamp::parse(&stamp.to_bytes(payload), [payload]).as_ref(), Some(stamp));
+            }
+            let signal = SignalStamp::parse(&attachment, [payload]);
+            if let Some(signal) = &signal {
+                assert_eq!(SignalStamp::parse(&signal.to_bytes(payload), [payload]).as_ref(), Some(signal));
+            }
+            let packet = Packet::parse(&sealed(attachment.clone(), &[]));
+            if let Some(packet) = packet {
+                assert_eq!(Packet::parse(&packet.to_bytes()), Some(packet));
+            }
+            let packed: Vec<Packed<'_>> = Packed::all(payload, 5).collect();
+            assert!(packed.is_sorted_by(|one, next| one.index < next.from), "{packed:?}");
+            let mut pack = Vec::new();
+            packed.iter().for_each(|packed| packed.append_to(&mut pack));
+            assert!(payload.starts_with(&pack) && Packed::all(&pack, 5).eq(packed.iter().copied()), "{packed:?}");
+            let kind = stamp.map(|stamp| (stamp.kind as u8, stamp.is_awaited, stamp.hops.len()));
+            let is_checked = is_checked(&attachment, [payload]);
+            Some((kind, signal.is_some(), packet.map(|packet| packet.to_bytes()[1]), packed.len(), is_checked))
+        });
+    }
+}

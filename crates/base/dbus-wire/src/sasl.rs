@@ -11,9 +11,9 @@ const FAILURES_MAX: u32 = 6;
 const ENDLESS: &str = "a line of the authentication does not end";
 
 /// The first line of `input` without its end, and the bytes that it takes; `None` if it is not complete. Fails, in a
-/// sentence, if it is too long.
+/// sentence, if it is too long, however much of it has come.
 pub fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, &'static str> {
-    match input.windows(2).position(|two| two == b"\r\n") {
+    match input.windows(2).take(LINE_BYTES_MAX).position(|two| two == b"\r\n") {
         Some(end) => Ok(Some((&input[..end], end + 2))),
         None if input.len() > LINE_BYTES_MAX => Err(ENDLESS),
         None => Ok(None),

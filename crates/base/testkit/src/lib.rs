@@ -10,6 +10,7 @@
 //! * [`help`]: the help of a program and of all its commands.
 //! * [`heap`]: what the allocator has left for later.
 //! * [`proc`]: what the kernel says of a process.
+//! * [`fuzz`]: any bytes for a function, from a corpus and a seed.
 //! * [`skipped`], [`has_program`], [`has_header`], [`is_root`], [`trial_succeeds`]: why a test does not run here.
 //! * [`Rng`]: numbers that repeat from a seed.
 //! * [`watchdog`]: the end of a test that hangs. One that compiles programs has more time: [`watchdog::extend_limit`].
@@ -25,6 +26,7 @@ extern crate causeway_testkit_macros;
 
 mod alarm;
 mod frozen;
+pub mod fuzz;
 mod guardian;
 #[cfg(target_env = "gnu")]
 pub mod heap;

@@ -253,26 +253,30 @@ mod tests {
         let packet = Packet { text: slots_text(&all), ..Packet::new(Kind::Sent, [1; 4]) };
         assert_eq!(slots_of(&Packet::decode(&packet.encode()).unwrap().text), all);
     }
+}
 
-    proptest::proptest! {
-        #[test]
-        fn a_set_of_slots_comes_back_from_its_text(slots in proptest::collection::btree_set(0u16..2046, 0..50)) {
-            let slots: Vec<u16> = slots.into_iter().collect();
-            proptest::prop_assert_eq!(slots_of(&slots_text(&slots)), slots);
-        }
+#[cfg(test)]
+mod fuzz {
+    use super::*;
+    use causeway_os::handshake::Part;
+    use causeway_testkit::fuzz;
 
-        #[test]
-        fn any_text_is_a_set_of_slots(text in ".{0,984}") {
-            let slots = slots_of(&text);
-            proptest::prop_assert!(slots.is_sorted() && slots.len() <= 4 * text.len());
-        }
-
-        #[test]
-        fn any_bytes_are_a_packet_or_none(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..100)) {
-            if let Some(packet) = Packet::decode(&bytes) {
-                proptest::prop_assert!(bytes.len() >= 40);
-                proptest::prop_assert!(KINDS.contains(&packet.kind) || packet.kind == Kind::Handshake);
-            }
-        }
+    /// A packet is read as it was written, as far as it has room; a set of slots, too.
+    #[test]
+    fn bytes_are_one_packet_or_none() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/packet");
+        fuzz::run(corpus, &["CWYB", "\0\0\0\0\0\0\0\0", "f", "0"], |input| {
+            let packet = Packet::decode(input)?;
+            let written = packet.encode();
+            assert!(written.len() <= PACKET_BYTES && input.len() >= 40, "{packet:?}");
+            let read = Packet::decode(&written).unwrap();
+            assert_eq!((read.kind, read.words), (packet.kind, packet.words));
+            assert!(read.text == packet.text || packet.text.len() > PACKET_BYTES - 40, "{packet:?}");
+            let slots = slots_of(&packet.text);
+            assert!(slots.is_sorted() && slots.len() <= 4 * packet.text.len(), "{slots:?}");
+            assert_eq!(slots_of(&slots_text(&slots)), slots);
+            let agreed = [Part::Writes, Part::Reads].map(|part| OFFER.agree(packet.offer(), part).is_ok());
+            Some((packet.kind as u64, packet.may_be_ignored(), agreed, slots.len().min(9)))
+        });
     }
 }

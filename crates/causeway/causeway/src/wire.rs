@@ -447,3 +447,30 @@ mod tests {
         assert!(matches!(ask_within(&near, report(), short), Err(Error::ServerGone)));
     }
 }
+
+#[cfg(test)]
+mod fuzz {
+    use super::*;
+    use crate::request::Request;
+    use causeway_testkit::fuzz;
+
+    /// What a message means to one side is what the other side would have sent for it.
+    #[test]
+    fn bytes_are_one_message_and_one_request_or_none() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/packet");
+        fuzz::run(corpus, &["CWY1", "\u{9}\0\0\0", "\0\0\0\0"], |input| {
+            let Some(message) = Message::decode(input) else {
+                return Err(format!("{:?}", not_ours(input)).replace(char::is_numeric, ""));
+            };
+            assert_eq!(message.to_bytes(), input);
+            assert_eq!(message.offer().is_some(), message.op.has_offer());
+            let request = Request::decode(&message);
+            if let Some(request) = request {
+                let again = Request::decode(&Message::from(request));
+                assert_eq!(again, Some(request), "{message:?}");
+            }
+            let refusal = (message.op == Op::Refused).then(|| message.refused(OFFER).to_string());
+            Ok((message.op as u32, format!("{request:?}").replace(char::is_numeric, ""), refusal))
+        });
+    }
+}

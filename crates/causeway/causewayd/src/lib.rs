@@ -46,6 +46,8 @@ mod descriptors;
 pub mod driver;
 mod end;
 mod error;
+#[cfg(test)]
+mod fuzz;
 pub mod launch;
 mod limit;
 mod listen;
@@ -63,6 +65,7 @@ mod policy_file;
 mod pool;
 mod quota;
 mod report;
+mod room;
 mod serve;
 mod service_file;
 pub mod systemd;

@@ -66,7 +66,7 @@ impl fmt::Display for Error {
             }
             Error::NameTaken(name) => write!(
                 f,
-                "`{name}` belongs to another program on this bus; replay on a private broker, as in --broker dbus-daemon"
+                "`{name}` belongs to another program on this bus; replay on a private broker, such as dbus-daemon, in place of an address"
             ),
             Error::Stalled { after, taken, planned, reason } => write!(
                 f,

@@ -41,7 +41,7 @@ pub struct Finding {
     /// How much it matters.
     pub level: Level,
     /// `duplicate`, `subsumed`, `growth`, `name-owner-changed-without-arg0`, `no-sender`, `matched-nothing`,
-    /// `matches-everything` or `invalid`.
+    /// `matches-everything`, `invalid` or `unreadable`.
     pub kind: &'static str,
     /// The connection's unique name.
     pub connection: String,
@@ -87,11 +87,34 @@ pub fn rules(bus: &Bus) -> Vec<Finding> {
         findings.growth();
         findings.subsumed();
     }
-    for ((connection, text), count) in &bus.bad_rules {
-        let rule = bus.names.symbols.text(*text);
-        let why = rule.parse::<MatchRule>().err().map_or(String::new(), |why| why.to_string());
-        let mut findings = Findings { bus, connection: *connection, held: &[], found: &mut found };
-        findings.add(Level::Warning, "invalid", rule, *count, format!("the bus refuses it: {why}"));
+    let mut add = |connection: Sym, kind, rule: &str, count, text| {
+        if !bus.is_capture(connection) {
+            let mut findings = Findings { bus, connection, held: &[], found: &mut found };
+            findings.add(Level::Warning, kind, rule, count, text);
+        }
+    };
+    let fault = |rule: &str| rule.parse::<MatchRule>().err().map_or(String::new(), |why| format!(": {why}"));
+    for ((connection, rule, error), count) in &bus.refused {
+        let (rule, error) = (bus.names.symbols.text(*rule), bus.names.symbols.text(*error));
+        add(*connection, "invalid", rule, *count, format!("the bus refuses it ({error}){}", fault(rule)));
+    }
+    for ((connection, rule), seen) in &bus.unreadable {
+        // Of a rule without a text nothing can be said but that it is there.
+        let rule = bus.names.symbols.text(*rule);
+        for (count, text) in [
+            (
+                seen.accepted,
+                "the bus accepted it, and it is no rule of the specification, so other brokers may refuse it",
+            ),
+            (
+                seen.unanswered,
+                "it is no rule of the specification, and the capture does not show whether the bus accepted it",
+            ),
+        ] {
+            if count > 0 && !rule.is_empty() {
+                add(*connection, "unreadable", rule, count, format!("{text}{}", fault(rule)));
+            }
+        }
     }
     found.sort_by(|a, b| {
         let key = |finding: &Finding| (Reverse(finding.level), Reverse(finding.count), finding.kind);

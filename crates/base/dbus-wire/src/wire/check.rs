@@ -294,7 +294,8 @@ impl Checker {
             }
             Kind::Path => {
                 let before = all[long.start..cursor.at].last().copied();
-                let ends_well = count < rest || !part.ends_with(b"/");
+                let is_root = long.end - long.start == 1;
+                let ends_well = count < rest || is_root || !part.ends_with(b"/");
                 if !ends_well || !names::continues_path(before, part) {
                     return Err(NOT_A_PATH);
                 }

@@ -6,6 +6,8 @@ extern crate causeway_testkit;
 
 #[cfg(not(loom))]
 mod document;
+#[cfg(not(loom))]
+mod fuzz;
 #[cfg(loom)]
 mod loom;
 #[cfg(not(loom))]

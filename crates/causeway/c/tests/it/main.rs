@@ -5,6 +5,7 @@ extern crate causeway_testkit;
 
 mod bindings;
 mod every;
+mod fuzz;
 mod header;
 mod installed;
 mod programs;

@@ -80,7 +80,7 @@ pub struct Run {
     pub refused: u64,
     /// Calls of the driver that this bus answered with an error, and that of the capture did not.
     pub denied: u64,
-    /// The first refusal of either kind.
+    /// The first refusal of either kind; there is one if and only if one of them was counted.
     pub first_refusal: Option<String>,
     /// Messages that were not sent because what they answer was refused.
     pub dropped: u64,
@@ -89,6 +89,14 @@ pub struct Run {
     /// When each message was sent and arrived, where that was wanted.
     #[serde(skip)]
     pub notes: Vec<Note>,
+}
+
+impl Run {
+    /// Messages that this bus did not carry or carry out: those that it refused or denied, and those that were not sent for it.
+    #[must_use]
+    pub fn refusals(&self) -> u64 {
+        self.refused + self.denied + self.dropped
+    }
 }
 
 /// Sends all messages of a plan to the bus at an address.

@@ -12,16 +12,29 @@ const PRIMARY_OWNER: u32 = 1;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
     Name(Sym),
-    /// `AddMatch`; done already, and undone if it is refused.
-    AddMatch(RuleId),
-    /// `RemoveMatch`; done already, and undone if it is refused.
-    RemoveMatch(RuleId),
+    /// A change of match rules, and the broadcasts that had passed before it.
+    Change(Change, u64),
+    Monitor,
     Owner(Sym),
     /// `GetConnectionUnixProcessID` or `GetConnectionCredentials`
     Process(Sym),
     Names,
     Rules,
 }
+
+/// A change of match rules. That of a rule that can be read is done already, and undone if it is refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    Add(RuleId),
+    Remove(RuleId),
+    /// Of a rule that cannot be read here; no text where the capture has none.
+    AddUnreadable(Sym),
+    /// Of one that cannot be read here, or that the connection does not have, as far as is known.
+    RemoveUnknown,
+}
+
+/// The bus knows no such rule.
+const RULE_NOT_FOUND: &str = "org.freedesktop.DBus.Error.MatchRuleNotFound";
 
 pub(super) fn observe(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     let is_from_driver = header.sender == Some(DRIVER);
@@ -40,20 +53,8 @@ fn call(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     let caller = bus.names.symbols.add(sender);
     let arg = Args::new(header, body).first_text();
     let question = match (member, arg) {
-        ("AddMatch", Some(text)) => match text.parse::<MatchRule>() {
-            Ok(rule) => Question::AddMatch(bus.rules.add(caller, rule, &mut bus.names.symbols)),
-            Err(_) => {
-                let text = bus.names.symbols.add(text);
-                *bus.bad_rules.entry((caller, text)).or_default() += 1;
-                return;
-            }
-        },
-        ("RemoveMatch", Some(text)) => {
-            match text.parse().ok().and_then(|rule| bus.rules.remove(caller, &rule)) {
-                Some(rule) => Question::RemoveMatch(rule),
-                None => return,
-            }
-        }
+        ("AddMatch", _) => Question::Change(added(bus, caller, arg), bus.broadcasts),
+        ("RemoveMatch", _) => Question::Change(removed(bus, caller, arg), bus.broadcasts),
         ("RequestName", Some(name)) => Question::Name(bus.names.symbols.add(name)),
         ("GetNameOwner", Some(name)) => Question::Owner(bus.names.symbols.add(name)),
         ("GetConnectionUnixProcessID" | "GetConnectionCredentials", Some(name)) => {
@@ -69,15 +70,38 @@ fn call(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
             return;
         }
         ("BecomeMonitor", _) => {
-            bus.leave(sender);
             mark_as_capture(bus, caller);
-            return;
+            Question::Monitor
         }
         _ => return,
     };
-    if header.expects_reply() {
-        bus.questions.insert((caller, header.serial), question);
+    if !header.expects_reply() {
+        if let Question::Monitor = question {
+            bus.leave(sender);
+        }
+        return;
     }
+    let earlier = bus.questions.insert((caller, header.serial), question);
+    if let Some(Question::Change(..)) = earlier {
+        bus.connections.entry(caller).or_default().unanswered += 1;
+    }
+}
+
+fn added(bus: &mut Bus, caller: Sym, text: Option<&str>) -> Change {
+    match text.map(str::parse::<MatchRule>) {
+        Some(Ok(rule)) => Change::Add(bus.rules.add(caller, rule, &mut bus.names.symbols)),
+        _ => {
+            let text = bus.names.symbols.add_optional(text);
+            bus.unreadable.entry((caller, text)).or_default().unanswered += 1;
+            Change::AddUnreadable(text)
+        }
+    }
+}
+
+fn removed(bus: &mut Bus, caller: Sym, text: Option<&str>) -> Change {
+    let rule = text.and_then(|text| text.parse().ok());
+    let removed = rule.and_then(|rule| bus.rules.remove(caller, &rule));
+    removed.map_or(Change::RemoveUnknown, Change::Remove)
 }
 
 fn mark_as_capture(bus: &mut Bus, caller: Sym) {
@@ -118,6 +142,11 @@ fn reply(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
             });
         }
         Some(Question::Rules) => all_rules(bus, header, body),
+        Some(Question::Change(change, _)) => accepted(bus, caller, change),
+        Some(Question::Monitor) => {
+            let name = bus.names.symbols.text(caller).to_owned();
+            bus.leave(&name);
+        }
         // The reply of Hello is the caller's own name; nobody knew the caller when the call passed.
         None if matches!(first, Some(Ok(Arg::Text(name))) if Some(name) == header.destination) => {
             bus.connections.entry(caller).or_default().rules_known = true;
@@ -126,15 +155,42 @@ fn reply(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     }
 }
 
-fn refusal(bus: &mut Bus, header: &Header<'_>) {
-    match question(bus, header) {
-        Some((caller, Some(Question::AddMatch(rule)))) => bus.rules.take_back(caller, rule),
-        Some((caller, Some(Question::RemoveMatch(rule)))) => {
-            let rule = bus.rules.rule(rule).clone();
-            bus.rules.add(caller, rule, &mut bus.names.symbols);
+/// The bus has done it: what it accepts exists, whether or not it can be read here.
+fn accepted(bus: &mut Bus, caller: Sym, change: Change) {
+    match change {
+        Change::Add(_) | Change::Remove(_) => {}
+        Change::AddUnreadable(text) => {
+            let rule = bus.unreadable.entry((caller, text)).or_default();
+            rule.unanswered = rule.unanswered.saturating_sub(1);
+            rule.accepted += 1;
+            bus.doubt(caller);
         }
-        _ => {}
+        // Which rules are left is not known.
+        Change::RemoveUnknown => bus.doubt(caller),
     }
+}
+
+fn refusal(bus: &mut Bus, header: &Header<'_>) {
+    let Some((caller, Some(Question::Change(change, _)))) = question(bus, header) else { return };
+    let error = header.error_name.unwrap_or_default();
+    let rule = match change {
+        Change::Add(rule) => {
+            bus.rules.take_back(caller, rule);
+            let text = bus.rules.rule(rule).to_string();
+            bus.names.symbols.add(&text)
+        }
+        Change::AddUnreadable(text) => {
+            let rule = bus.unreadable.entry((caller, text)).or_default();
+            rule.unanswered = rule.unanswered.saturating_sub(1);
+            text
+        }
+        // It never had the rule, although it seemed to.
+        Change::Remove(_) if error == RULE_NOT_FOUND => return bus.doubt(caller),
+        Change::Remove(rule) => return bus.rules.put_back(caller, rule, &mut bus.names.symbols),
+        Change::RemoveUnknown => return,
+    };
+    let error = bus.names.symbols.add(error);
+    *bus.refused.entry((caller, rule, error)).or_default() += 1;
 }
 
 /// The answer is a number, or a dictionary of credentials with it.
@@ -153,10 +209,11 @@ fn set_process(bus: &mut Bus, name: Sym, header: &Header<'_>, body: &[u8]) {
     }
 }
 
-/// The rules of each connection, as the driver's answer to `GetAllMatchRules` lists them (`a{sas}`).
+/// The rules of each connection, as the driver's answer to `GetAllMatchRules` lists them (`a{sas}`). Where it is cut, the last connection of
+/// which something is there is left out.
 pub fn listed_rules<'a>(header: &Header<'a>, body: &'a [u8]) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut listed: Vec<(&str, Vec<&str>)> = Vec::new();
-    let _ = walk(header, body, &mut |leaf, depth| match (leaf, depth) {
+    let walked = walk(header, body, &mut |leaf, depth| match (leaf, depth) {
         (Leaf::Text(name), 2) => listed.push((name, Vec::new())),
         (Leaf::Text(rule), 3) => {
             if let Some((_, rules)) = listed.last_mut() {
@@ -165,6 +222,9 @@ pub fn listed_rules<'a>(header: &Header<'a>, body: &'a [u8]) -> Vec<(&'a str, Ve
         }
         _ => {}
     });
+    if walked.is_err() {
+        listed.pop();
+    }
     listed
 }
 
@@ -178,8 +238,16 @@ fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
         connection.was_listed = true;
         let connection = bus.names.symbols.add(name);
         bus.rules.remove_connection(connection);
-        for rule in rules.into_iter().filter_map(|rule| rule.parse::<MatchRule>().ok()) {
-            bus.rules.add(connection, rule, &mut bus.names.symbols);
+        bus.unreadable.retain(|(holder, _), _| *holder != connection);
+        for text in rules {
+            match text.parse::<MatchRule>() {
+                Ok(rule) => _ = bus.rules.add(connection, rule, &mut bus.names.symbols),
+                Err(_) => {
+                    let text = bus.names.symbols.add(text);
+                    bus.unreadable.entry((connection, text)).or_default().accepted += 1;
+                    bus.doubt(connection);
+                }
+            }
         }
     }
 }

@@ -154,6 +154,16 @@ impl Rulebook {
         }
     }
 
+    /// Undoes a removal that was refused.
+    pub fn put_back(&mut self, connection: Sym, id: RuleId, symbols: &mut Symbols) {
+        let rule = self.rule(id).clone();
+        self.add(connection, rule, symbols);
+        if let Some(seen) = self.uses.get_mut(&(connection, id)) {
+            seen.added -= 1;
+            seen.removed -= 1;
+        }
+    }
+
     pub fn remove_connection(&mut self, connection: Sym) {
         for id in self.by_connection.remove(&connection).unwrap_or_default() {
             self.release(connection, id, u32::MAX);

@@ -1,4 +1,4 @@
-//! Captures of D-Bus traffic: pcap and pcapng of link type 231, and the texts of `dbus-monitor`.
+//! Captures of D-Bus traffic: pcap and pcapng, and the texts of `dbus-monitor`.
 //!
 //! A capture is read as far as it is valid. Damage is skipped up to the next packet that can be made out, and counted in
 //! [`Problems`]; nothing ends the reading but the end of the file or an error of its source.
@@ -19,11 +19,43 @@ pub use write::Writer;
 use std::fmt;
 use std::io::{self, Read};
 
-use causeway_dbus_wire::wire::MESSAGE_BYTES_MAX;
+use causeway_dbus_wire::wire::{Endian, MESSAGE_BYTES_MAX};
 use window::Window;
 
 /// The link type of D-Bus messages.
 pub const LINK_TYPE: u32 = 231;
+
+/// Link types under which programs without one for D-Bus write its messages: the one that early versions of Bustle used, and those that are
+/// free for everybody's use. Their packets must look like messages.
+fn may_be_dbus(link_type: u32) -> bool {
+    matches!(link_type, 0 | 147..=162)
+}
+
+/// Names of the most frequent link types, as tcpdump.org lists them.
+const LINK_TYPES: [(u32, &str); 22] = [
+    (0, "BSD loopback"),
+    (1, "Ethernet"),
+    (12, "raw IP"),
+    (101, "raw IP"),
+    (105, "IEEE 802.11"),
+    (108, "OpenBSD loopback"),
+    (113, "Linux cooked capture"),
+    (127, "IEEE 802.11 with radiotap"),
+    (187, "Bluetooth HCI"),
+    (189, "USB"),
+    (192, "per-packet information"),
+    (201, "Bluetooth HCI"),
+    (220, "USB"),
+    (227, "CAN"),
+    (228, "IPv4"),
+    (229, "IPv6"),
+    (239, "NFLOG"),
+    (252, "exported PDUs of Wireshark"),
+    (253, "netlink"),
+    (254, "Bluetooth monitor"),
+    (271, "vsock"),
+    (276, "Linux cooked capture 2"),
+];
 
 /// The format of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,8 +109,12 @@ pub struct Problems {
     pub skipped: u64,
     /// The capture ends inside a packet.
     pub ends_early: bool,
+    /// Bytes of that packet, which are not used.
+    pub left: u64,
     /// Packets of other link types.
     pub foreign: u64,
+    /// The link type of the first of them.
+    pub foreign_type: Option<u32>,
 }
 
 /// Why a source cannot be read as a capture.
@@ -90,6 +126,8 @@ pub enum NotACapture {
     Empty,
     /// It holds packets of another link type.
     LinkType(u32),
+    /// It is compressed, with this program.
+    Compressed(&'static str),
     /// It could not be read.
     Io(io::Error),
 }
@@ -101,10 +139,20 @@ impl fmt::Display for NotACapture {
                 "is not a capture of D-Bus messages; make one with `weighbridge dbus capture` or `dbus-monitor --pcap`",
             ),
             NotACapture::Empty => f.write_str("is empty"),
-            NotACapture::LinkType(1 | 113 | 276) => f.write_str(
-                "is a capture of network packets, not of D-Bus; make one with `weighbridge dbus capture` or `dbus-monitor --pcap`",
-            ),
-            NotACapture::LinkType(other) => write!(f, "is a capture of link type {other}; D-Bus has {LINK_TYPE}"),
+            NotACapture::LinkType(other) => {
+                let known = LINK_TYPES.iter().find(|(number, _)| number == other).map(|(_, name)| *name);
+                let name = match other {
+                    147..=162 => "private use",
+                    _ => known.unwrap_or("unknown here"),
+                };
+                write!(
+                    f,
+                    "is a capture of link type {other} ({name}), not of D-Bus messages ({LINK_TYPE}); make one with `weighbridge dbus capture` or `dbus-monitor --pcap`"
+                )
+            }
+            NotACapture::Compressed(program) => {
+                write!(f, "is compressed; `{program} -dc FILE | weighbridge dbus analyse -` reads it")
+            }
             NotACapture::Io(error) => write!(f, "cannot be read: {error}"),
         }
     }
@@ -150,7 +198,8 @@ impl<R: Read> Reader<R> {
     /// It is none, is empty, or cannot be read.
     pub fn new(source: R) -> Result<Reader<R>, NotACapture> {
         let mut window = Window::new(source);
-        let start = window.peek(24)?;
+        // The header of the file, and of a record with the first bytes of a message.
+        let start = window.peek(pcap::FILE_HEADER_BYTES + pcap::RECOGNIZABLE_BYTES)?;
         if start.is_empty() {
             return Err(NotACapture::Empty);
         }
@@ -163,6 +212,8 @@ impl<R: Read> Reader<R> {
             Source::Profile(profile::Profile::default())
         } else if monitor::Monitor::is_start(start) {
             Source::Monitor(monitor::Monitor::default())
+        } else if let Some((_, program)) = COMPRESSED.iter().find(|(magic, _)| start.starts_with(magic)) {
+            return Err(NotACapture::Compressed(*program));
         } else {
             return Err(NotACapture::Unknown);
         };
@@ -198,6 +249,19 @@ impl<R: Read> Reader<R> {
             Source::Monitor(monitor) => monitor.next(&mut self.window),
         }
     }
+}
+
+/// How compressed files begin, and the program that reads them.
+const COMPRESSED: [(&[u8], &str); 4] =
+    [(b"\x1F\x8B", "gzip"), (b"\x28\xB5\x2F\xFD", "zstd"), (b"\xFD7zXZ", "xz"), (b"BZh", "bzip2")];
+
+/// Bytes of the message that begins so; `None` if this is none, or its length is not there.
+fn message_bytes(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.first_chunk::<16>().filter(|head| is_message_start(*head))?;
+    let endian = if head[0] == b'l' { Endian::Little } else { Endian::Big };
+    let [body, fields] =
+        [4, 12].map(|at| endian.u32([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize);
+    16_usize.checked_add(fields)?.checked_next_multiple_of(8)?.checked_add(body)
 }
 
 /// Do these bytes begin like a message?

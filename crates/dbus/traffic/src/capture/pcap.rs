@@ -3,13 +3,15 @@
 use std::io::{self, Read};
 
 use super::window::Window;
-use super::{LINK_TYPE, NotACapture, Packet, is_message_start, is_plausible_length};
+use super::{
+    LINK_TYPE, NotACapture, Packet, is_message_start, is_plausible_length, may_be_dbus, message_bytes,
+};
 use causeway_dbus_wire::wire::Endian;
 
 pub(super) const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 /// A record header, and the first bytes of a message, are what a record is recognized by.
-const RECOGNIZABLE_BYTES: usize = RECORD_HEADER_BYTES + 4;
+pub(super) const RECOGNIZABLE_BYTES: usize = RECORD_HEADER_BYTES + 4;
 /// After damage, a record is believed whose time is within a day of the last one.
 const DAY_S: u32 = 86_400;
 
@@ -38,7 +40,17 @@ impl Pcap {
         // The upper bits tell of frame checks.
         match endian.u32([start[20], start[21], start[22], start[23]]) & 0xFFFF {
             LINK_TYPE => Ok(Some(Pcap { endian, tick_ns, last_s: None })),
-            other => Err(NotACapture::LinkType(other)),
+            other => {
+                let first = start.get(FILE_HEADER_BYTES + RECORD_HEADER_BYTES..).unwrap_or_default();
+                // One without packets says nothing, and has nothing that could be misread.
+                let is_dbus =
+                    may_be_dbus(other) && (is_message_start(first) || start.len() == FILE_HEADER_BYTES);
+                if is_dbus {
+                    Ok(Some(Pcap { endian, tick_ns, last_s: None }))
+                } else {
+                    Err(NotACapture::LinkType(other))
+                }
+            }
         }
     }
 
@@ -49,6 +61,12 @@ impl Pcap {
             if record.is_plausible(self.tick_ns) {
                 let bytes = RECORD_HEADER_BYTES + record.captured;
                 let there = window.peek(bytes)?.len();
+                // A damaged length may hide the records that follow.
+                let message = window.peek(bytes)?.get(RECORD_HEADER_BYTES..).and_then(message_bytes);
+                if there == bytes && message.is_some_and(|message| message < record.captured) {
+                    window.skip_damage(1, RECOGNIZABLE_BYTES, |bytes| self.is_recognized(bytes))?;
+                    continue;
+                }
                 if there == bytes {
                     self.last_s = Some(record.time_s);
                     let time_ns =

@@ -4,11 +4,13 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use super::window::Window;
-use super::{LINK_TYPE, Packet, is_message_start, is_plausible_length};
+use super::{LINK_TYPE, Packet, is_message_start, is_plausible_length, may_be_dbus};
 use causeway_dbus_wire::wire::{Endian, MESSAGE_BYTES_MAX};
 
 const SECTION: u32 = 0x0A0D_0D0A;
 const INTERFACE: u32 = 1;
+/// As programs wrote it before there was the enhanced one.
+const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 const OPTION_RESOLUTION: u16 = 9;
@@ -35,6 +37,8 @@ impl Default for PcapNg {
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link_type: u16,
+    /// Most bytes of a packet that were recorded.
+    limit: usize,
     /// Units of time in a second.
     ticks_per_s: u64,
     offset_s: i64,
@@ -72,7 +76,10 @@ impl PcapNg {
                     return Ok(Some(Packet { time_ns, original_bytes, bytes }));
                 }
                 Block::Interface(interface) => self.interfaces.push(interface),
-                Block::Foreign => window.problems.foreign += 1,
+                Block::Foreign(link_type) => {
+                    window.problems.foreign += 1;
+                    window.problems.foreign_type.get_or_insert(link_type);
+                }
                 Block::Bad => {
                     window.problems.damaged += 1;
                     window.problems.skipped += bytes as u64;
@@ -90,32 +97,52 @@ impl PcapNg {
             ENHANCED_PACKET if body.len() >= 8 + ENHANCED_HEADER_BYTES => {
                 let ticks = u64::from(self.u32(body, 12)) << 32 | u64::from(self.u32(body, 16));
                 let (captured, original) = (self.u32(body, 20) as usize, self.u32(body, 24) as usize);
-                self.packet(self.u32(body, 8) as usize, ticks, original, 28..28 + captured, body.len())
+                self.packet(self.u32(body, 8) as usize, ticks, original, body, 28..28 + captured)
+            }
+            OLD_PACKET if body.len() >= 8 + ENHANCED_HEADER_BYTES => {
+                let ticks = u64::from(self.u32(body, 12)) << 32 | u64::from(self.u32(body, 16));
+                let (captured, original) = (self.u32(body, 20) as usize, self.u32(body, 24) as usize);
+                self.packet(usize::from(self.u16(body, 8)), ticks, original, body, 28..28 + captured)
             }
             // A packet of the first interface without a time. Its data may be cut at the interface's limit.
             SIMPLE_PACKET if body.len() >= 12 => {
                 let original = self.u32(body, 8) as usize;
-                let data = 12..12 + original.min(body.len() - 12);
-                self.packet(0, 0, original, data, body.len())
+                let limit = self.interfaces.first().map_or(0, |interface| interface.limit);
+                let data = 12..12 + original.min(body.len() - 12).min(limit);
+                self.packet(0, 0, original, body, data)
             }
-            INTERFACE | ENHANCED_PACKET | SIMPLE_PACKET => Block::Bad,
+            INTERFACE | ENHANCED_PACKET | OLD_PACKET | SIMPLE_PACKET => Block::Bad,
+            // A packet with a damaged type.
+            _ if body.get(28..).is_some_and(is_message_start) => Block::Bad,
             _ => Block::Other,
         }
     }
 
-    fn packet(&self, interface: usize, ticks: u64, original: usize, data: Range<usize>, end: usize) -> Block {
+    fn packet(
+        &self,
+        interface: usize,
+        ticks: u64,
+        original: usize,
+        body: &[u8],
+        data: Range<usize>,
+    ) -> Block {
         let Some(interface) = self.interfaces.get(interface) else { return Block::Bad };
-        if u32::from(interface.link_type) != LINK_TYPE {
-            return Block::Foreign;
+        let link_type = u32::from(interface.link_type);
+        let Some(bytes) = body.get(data.clone()) else { return Block::Bad };
+        if link_type != LINK_TYPE && !(may_be_dbus(link_type) && is_message_start(bytes)) {
+            return Block::Foreign(link_type);
         }
-        if data.end > end || !is_plausible_length(data.len(), original) {
+        if !is_plausible_length(data.len(), original) {
             return Block::Bad;
         }
         Block::Packet { time_ns: interface.time_ns(ticks), original_bytes: original, data }
     }
 
     fn interface(&self, body: &[u8]) -> Interface {
-        let mut interface = Interface { link_type: self.u16(body, 8), ticks_per_s: 1_000_000, offset_s: 0 };
+        // 0 is no limit.
+        let limit = Some(self.u32(body, 12) as usize).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let mut interface =
+            Interface { link_type: self.u16(body, 8), limit, ticks_per_s: 1_000_000, offset_s: 0 };
         let mut at = 16;
         while let Some(head) = body.get(at..at + 4) {
             let (code, bytes) = (self.u16(head, 0), usize::from(self.u16(head, 2)));
@@ -173,7 +200,7 @@ enum Block {
     },
     Interface(Interface),
     /// A packet of another link type.
-    Foreign,
+    Foreign(u32),
     /// Its parts contradict each other.
     Bad,
     /// Of a type that says nothing about messages.

@@ -36,8 +36,9 @@ impl<R: Read> Window<R> {
     pub fn record_header(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
         let left = self.peek(count)?.len();
         if left < count {
-            self.problems.ends_early |= left > 0;
-            self.consume(left);
+            if left > 0 {
+                self.end_early();
+            }
             return Ok(None);
         }
         self.peek(count).map(Some)
@@ -76,9 +77,12 @@ impl<R: Read> Window<R> {
                 return Ok(None);
             }
             self.consume(rest);
-            self.problems.ends_early |= rest < look;
-            self.problems.damaged += u64::from(rest >= look);
-            self.problems.skipped += 1;
+            if rest < look {
+                (self.problems.ends_early, self.problems.left) = (true, rest as u64);
+            } else {
+                self.problems.damaged += 1;
+                self.problems.skipped += 1;
+            }
         }
     }
 
@@ -110,6 +114,7 @@ impl<R: Read> Window<R> {
     /// The source ended inside of a packet: what is left of that goes.
     pub fn end_early(&mut self) {
         self.problems.ends_early = true;
+        self.problems.left += (self.end - self.start) as u64;
         self.start = self.end;
     }
 

@@ -136,6 +136,10 @@ impl Calls {
                 self.give_up(key, &open);
             }
         }
+        // Calls that were given up on the way count no more than those at the end.
+        for (_, method) in self.methods.iter_mut().filter(|(method, _)| driver == Some(method[0])) {
+            self.facts.unanswered -= std::mem::take(&mut method.facts.unanswered);
+        }
         let mut merged: FxHashMap<(String, Sym, Sym), Method> = FxHashMap::default();
         for ([destination, interface, member], method) in self.methods {
             merged.entry((name(destination), interface, member)).or_default().add(method);
@@ -263,6 +267,23 @@ mod tests {
         assert_eq!(nesting(true, false, SECOND_NS), 1);
         assert_eq!(nesting(false, true, SECOND_NS), 1);
         assert_eq!(nesting(false, false, 30 * SECOND_NS), 1);
+    }
+
+    #[test]
+    fn calls_of_a_driver_whose_answers_are_missing_are_not_unanswered() {
+        let mut symbols = Symbols::default();
+        let [app, driver] = [":1.1", "org.freedesktop.DBus"].map(|name| symbols.add(name));
+        let unanswered = |ignored| {
+            let mut calls = Calls::default();
+            // The second has the serial of the first, and so ends the wait for it.
+            for time_ns in [0, 1] {
+                calls.call((app, 1), [driver, Sym::NONE, Sym::NONE], true, true, time_ns);
+            }
+            let facts = calls.finish(100 * SECOND_NS, ignored, |sym| sym.0.to_string());
+            (facts.unanswered, facts.methods[0].unanswered)
+        };
+        assert_eq!(unanswered(None), (2, 2));
+        assert_eq!(unanswered(Some(driver)), (0, 0));
     }
 
     #[test]

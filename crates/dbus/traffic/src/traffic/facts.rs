@@ -277,11 +277,11 @@ pub struct Start {
     pub add_match_calls: u64,
 }
 
-/// Who got the broadcasts, by the match rules that were known when they passed.
+/// Who got the broadcasts, by the match rules that were known when they passed. Where the coverage is not complete, the numbers are those of
+/// the known rules, and how many recipients there were is unknown.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Recipients {
-    /// For how many connections all rules are known. Of the others, rules from before the capture are missing, and so are
-    /// the deliveries because of them.
+    /// How much is known of the rules.
     pub coverage: Coverage,
     /// Signals without a destination.
     pub broadcasts: u64,
@@ -295,13 +295,13 @@ pub struct Recipients {
     pub signals: Vec<SignalRecipients>,
     /// Those of which more than [`BROAD`] connections got one, the broadest first.
     pub broadest: Vec<SignalRecipients>,
-    /// Broadcasts that no known rule wanted.
-    pub unwanted: u64,
+    /// Broadcasts that no rule wanted; nothing where not all rules are known.
+    pub unwanted: Option<u64>,
     /// Connections by the broadcasts that they got.
     pub woken: Vec<Count>,
     /// Most wake-ups that all messages together caused: the bus once for each, and each recipient. It is less where a
-    /// process was awake already.
-    pub wakeups_at_most: u64,
+    /// process was awake already. Nothing where not all rules are known.
+    pub wakeups_at_most: Option<u64>,
 }
 
 /// Broadcasts with one number of recipients.
@@ -328,8 +328,8 @@ pub struct SignalRecipients {
     pub most_recipients: u64,
     /// Broadcasts that more than [`BROAD`] connections got.
     pub broad: u64,
-    /// Broadcasts that no known rule wanted.
-    pub unwanted: u64,
+    /// Broadcasts that no rule wanted; nothing where not all rules are known.
+    pub unwanted: Option<u64>,
 }
 
 /// A connection.

@@ -66,7 +66,8 @@ pub struct Analysis {
 /// analyzer.push(&Packet { time_ns: 0, original_bytes: bytes.len(), bytes: &bytes });
 /// let analysis = analyzer.finish();
 /// assert_eq!(analysis.facts.totals.signals, 1);
-/// assert_eq!(analysis.facts.recipients.unwanted, 1);
+/// // The rules of its sender, which was there before, are not known.
+/// assert_eq!(analysis.facts.recipients.unwanted, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
@@ -244,7 +245,7 @@ impl Analyzer {
             sent: self.senders.messages(sym),
             received: self.destinations.messages(sym),
             broadcasts: self.recipients.woken.messages(sym),
-            rules_known: connection.rules_known,
+            rules_known: connection.rules_known && !connection.is_doubtful,
         });
         let connections = greatest(connections, |row| row.sent, |row| row.unique.clone());
         let facts = Facts {

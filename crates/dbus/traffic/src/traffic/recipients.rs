@@ -31,7 +31,7 @@ impl Recipients {
         signal.deliveries += count;
         signal.most_recipients = signal.most_recipients.max(count);
         signal.broad += u64::from(count > BROAD);
-        signal.unwanted += u64::from(count == 0);
+        *signal.unwanted.get_or_insert(0) += u64::from(count == 0);
         for recipient in recipients {
             self.woken.add(*recipient, bytes);
         }
@@ -43,6 +43,7 @@ impl Recipients {
     }
 
     pub fn finish(self, coverage: Coverage, messages: u64, name: impl Fn(Sym) -> String) -> RecipientFacts {
+        let is_complete = coverage.is_complete();
         let classes = self.histogram.into_iter();
         let mut histogram: Vec<RecipientClass> =
             classes.map(|(recipients, signals)| RecipientClass { recipients, signals }).collect();
@@ -50,6 +51,7 @@ impl Recipients {
         let signals = self.signals.into_iter().map(|((interface, member), signal)| SignalRecipients {
             interface: name(interface),
             member: name(member),
+            unwanted: signal.unwanted.filter(|_| is_complete),
             ..signal
         });
         let tie = |row: &SignalRecipients| {
@@ -65,9 +67,9 @@ impl Recipients {
             deliveries: self.deliveries,
             histogram,
             signals: greatest(signals, |row| row.deliveries, tie),
-            unwanted: self.unwanted,
+            unwanted: is_complete.then_some(self.unwanted),
             woken: self.woken.rows(&name),
-            wakeups_at_most: messages + self.single + self.deliveries,
+            wakeups_at_most: is_complete.then_some(messages + self.single + self.deliveries),
         }
     }
 }

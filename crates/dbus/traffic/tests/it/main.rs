@@ -5,4 +5,5 @@ extern crate causeway_testkit;
 
 mod captures;
 mod common;
+mod fuzz;
 mod oracle;

@@ -5,5 +5,6 @@ extern crate causeway_testkit;
 
 mod contests;
 mod fields;
+mod fuzz;
 mod import;
 mod laws;

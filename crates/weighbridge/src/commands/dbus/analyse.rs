@@ -88,13 +88,14 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
 fn peaks(facts: &Facts) -> String {
     let totals = &facts.totals;
     let optional = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
+    let recipients = |most: Option<u64>| optional(most.filter(|_| facts.recipients.coverage.is_complete()));
     let mut text = String::from("type,interface,member,messages,bytes,peak_bytes,peak_recipients\n");
     text += &format!(
         "all,,,{},{},{},{}\n",
         totals.messages,
         optional(totals.bytes),
         optional(totals.peak_message_bytes),
-        facts.recipients.peak_recipients
+        recipients(Some(facts.recipients.peak_recipients))
     );
     for row in &facts.by_member {
         let is_it =
@@ -109,7 +110,7 @@ fn peaks(facts: &Facts) -> String {
             row.messages,
             sized(row.bytes),
             sized(row.peak_bytes),
-            optional(signal.map(|signal| signal.most_recipients))
+            recipients(signal.map(|signal| signal.most_recipients))
         );
     }
     text

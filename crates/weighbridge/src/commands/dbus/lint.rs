@@ -45,8 +45,10 @@ fn of_capture(file: &std::path::Path) -> Result<Vec<Finding>, Failure> {
     let coverage = analysis.facts.recipients.coverage;
     if !coverage.is_complete() {
         output::warn(&format!(
-            "all rules are known of {} of {} connections; the others were there before the capture began",
-            coverage.rules_known, coverage.connections
+            "all rules are known of {} of {} connections: {}",
+            coverage.rules_known,
+            coverage.connections,
+            coverage.gaps().join(" ")
         ));
     }
     Ok(analysis.findings)

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use weighbridge_dbus_traffic::capture::{Format, Packet, Problems, Reader};
+use weighbridge_dbus_traffic::capture::{Format, NotACapture, Packet, Problems, Reader};
 
 use crate::commands::report::name_of;
 use crate::{Failure, output};
@@ -25,6 +25,8 @@ pub struct Source {
     pub skipped: u64,
     /// Does it end inside a packet?
     pub ends_early: bool,
+    /// Bytes of that packet, which were not used.
+    pub bytes_left: u64,
     /// Packets of other link types.
     pub foreign_packets: u64,
 }
@@ -71,11 +73,16 @@ impl Captures {
         let mut sources = Vec::new();
         for (path, mut reader) in self.readers {
             let name = name_of(&path);
+            let mut is_empty = true;
             let cut = |error: &io::Error| output::warn(&format!("{name} cannot be read to its end: {error}"));
             while let Some(packet) = reader.next_packet().inspect_err(cut).ok().flatten() {
+                is_empty = false;
                 take(&packet).map_err(|error| Failure::new(format!("cannot write: {error}")))?;
             }
             let problems = reader.problems();
+            if let Some(link_type) = problems.foreign_type.filter(|_| is_empty) {
+                return Err(Failure::new(format!("{name} {}", NotACapture::LinkType(link_type))));
+            }
             warn(&name, reader.format(), problems);
             sources.push(Source {
                 file: path.display().to_string(),
@@ -83,6 +90,7 @@ impl Captures {
                 damaged_places: problems.damaged,
                 skipped: problems.skipped,
                 ends_early: problems.ends_early,
+                bytes_left: problems.left,
                 foreign_packets: problems.foreign,
             });
         }
@@ -97,7 +105,10 @@ fn warn(name: &str, format: Format, problems: Problems) {
         output::warn(&format!("{name} is damaged: {skipped} {unit} were skipped in {places} places"));
     }
     if problems.ends_early {
-        output::warn(&format!("{name} ends inside a packet; what comes before was used"));
+        let left = problems.left;
+        output::warn(&format!(
+            "{name} ends inside a packet, whose {left} bytes were not used; what comes before was"
+        ));
     }
     if let foreign @ 1.. = problems.foreign {
         output::warn(&format!("{name} has {foreign} packets that are not D-Bus messages; they were skipped"));

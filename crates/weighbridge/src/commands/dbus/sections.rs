@@ -313,23 +313,28 @@ fn habits(habits: &Habits, top: usize) -> impl Iterator<Item = Section> {
 fn recipients(facts: &Facts) -> Section {
     let recipients = &facts.recipients;
     let coverage = &recipients.coverage;
-    let mut about = vec![format!(
-        "{} broadcasts went to {} recipients together; {} of them to nobody. All messages caused {} wake-ups at most: the \
-         bus and each recipient.",
-        grouped(recipients.broadcasts),
-        grouped(recipients.deliveries),
-        grouped(recipients.unwanted),
-        grouped(recipients.wakeups_at_most),
-    )];
-    about.push(if coverage.is_complete() {
-        format!("The rules of all {} connections are known.", coverage.connections)
-    } else {
-        format!(
-            "Coverage: all rules are known of {} of {} connections; there may be more recipients because of the others.",
-            coverage.rules_known, coverage.connections
-        )
-    });
-    let head = ["recipients", "broadcasts", "share"];
+    let [broadcasts, deliveries] = [recipients.broadcasts, recipients.deliveries].map(grouped);
+    let about = match (recipients.unwanted, recipients.wakeups_at_most) {
+        (Some(unwanted), Some(wakeups)) => vec![
+            format!(
+                "{broadcasts} broadcasts went to {deliveries} recipients together; {} of them to nobody. All messages caused {} wake-ups at \
+                 most: the bus and each recipient.",
+                grouped(unwanted),
+                grouped(wakeups),
+            ),
+            format!("The rules of all {} connections are known.", coverage.connections),
+        ],
+        _ => {
+            let unknown = format!(
+                "How many recipients the {broadcasts} broadcasts had is unknown: all rules are known of {} of {} connections. By the known \
+                 rules they went to {deliveries} recipients together.",
+                coverage.rules_known, coverage.connections
+            );
+            std::iter::once(unknown).chain(coverage.gaps()).collect()
+        }
+    };
+    let by_rules = if coverage.is_complete() { "recipients" } else { "recipients by known rules" };
+    let head = [by_rules, "broadcasts", "share"];
     let table = Table::of_first(&head, 0, 40, &recipients.histogram, |row| {
         vec![grouped(row.recipients), grouped(row.signals), percent(row.signals, recipients.broadcasts)]
     });
@@ -343,8 +348,9 @@ fn recipients(facts: &Facts) -> Section {
 fn signals(facts: &Facts, top: usize) -> Option<Section> {
     let head = ["signal", "broadcasts", "recipients together", "most", "to nobody"];
     listed("Broadcasts", "", &head, 1, top, &facts.recipients.signals, |row| {
-        let counts = [row.signals, row.deliveries, row.most_recipients, row.unwanted].map(grouped);
-        [vec![dotted(&row.interface, &row.member)], counts.to_vec()].concat()
+        let counts = [row.signals, row.deliveries, row.most_recipients].map(grouped);
+        let unwanted = row.unwanted.map_or("unknown".into(), grouped);
+        [vec![dotted(&row.interface, &row.member)], counts.to_vec(), vec![unwanted]].concat()
     })
 }
 

@@ -219,7 +219,7 @@ fn read(args: &Replay) -> Result<(Plan, Vec<Source>), Failure> {
     let captures = Captures::open(&args.files)?;
     if !captures.have_sizes() {
         return Err(Failure::mistake(
-            "a text of `dbus-monitor --profile` has no sizes and no signatures; record with `weighbridge dbus capture` or `dbus-monitor --pcap`",
+            "a text of `dbus-monitor` has no sizes and no signatures; record with `weighbridge dbus capture` or `dbus-monitor --pcap`",
         ));
     }
     let mut planner = Planner::default();
@@ -388,6 +388,10 @@ impl Report {
             let count = |figure: &dyn Fn(&Run) -> Option<f64>| {
                 of(subject, figure).map_or("–".into(), |count| grouped(count.round() as u64))
             };
+            // A median would hide what happens in every second round.
+            let worst = |figure: fn(&Run) -> u64| {
+                runs(subject, &self.replays).map(figure).max().map_or("–".into(), grouped)
+            };
             let [(_, time), (_, cpu), (_, switches)] = QUANTITIES;
             let title = [Some(subject.name.as_str()), subject.version.as_deref()].into_iter().flatten();
             vec![
@@ -397,19 +401,23 @@ impl Report {
                 count(&switches),
                 count(&|run| Some(run.sent as f64)),
                 count(&|run| Some(run.received as f64)),
-                count(&|run| Some(run.lost as f64)),
-                count(&|run| Some(run.unplanned as f64)),
-                count(&|run| Some((run.refused + run.dropped) as f64)),
+                worst(|run| run.lost),
+                worst(|run| run.unplanned),
+                worst(Run::refusals),
             ]
         };
         let head =
             ["broker", "time ms", "CPU ms", "switches", "sent", "received", "lost", "unplanned", "refused"];
         let table = Table::of_first(&head, 1, self.brokers.len(), &self.brokers, rows);
-        let mut about =
-            vec!["Medians of the rounds; CPU time and context switches are those of the broker.".to_owned()];
-        let first =
-            self.replays.iter().find_map(|played| Some((&played.broker, played.run.first_refusal.as_ref()?)));
-        about.extend(first.map(|(broker, why)| format!("{broker} refused first: {}.", why)));
+        let mut about = vec![
+            "Medians of the rounds; CPU time and context switches are those of the broker. Lost, unplanned and refused are those of the worst round."
+                .to_owned(),
+        ];
+        let first = |subject: &Subject| {
+            let why = runs(subject, &self.replays).find_map(|run| run.first_refusal.as_ref())?;
+            Some(format!("{} refused first: {why}.", subject.name))
+        };
+        about.extend(self.brokers.iter().filter_map(first));
         Section::of("Brokers", about, table.blocks())
     }
 

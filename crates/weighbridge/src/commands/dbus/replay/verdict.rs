@@ -92,7 +92,7 @@ fn label(of: &Subject) -> String {
 /// Whether B carries the messages as A does, in every round: what costs nothing because it is refused is no improvement.
 fn answers(case: CaseId, [a, b]: [String; 2], rounds: &[[Run; 3]], failed: Option<String>) -> CaseVerdict {
     let worst = |side: usize| {
-        let astray = |run: &Run| run.lost + run.unplanned + run.refused + run.denied + run.dropped;
+        let astray = |run: &Run| run.lost + run.unplanned + run.refusals();
         rounds.iter().map(|runs| astray(&runs[side])).max().unwrap_or(0)
     };
     let (of_a, of_b) = (worst(0).max(worst(2)), worst(1));

@@ -1,0 +1,4 @@
+//! What other processes write into sockets and shared memory.
+
+mod control;
+mod memory;
