@@ -94,7 +94,7 @@ fn supervise(corpus: &Path) {
     let seed = setting(SEED, if seconds().is_some() { now } else { 1 });
     let input = tempfile::Builder::new().prefix(&format!("fuzz-{name}-")).tempfile().unwrap();
     let input_limit = watchdog::limit().min(INPUT_LIMIT);
-    watchdog::restart(time + 2 * input_limit);
+    watchdog::extend_limit(time + 2 * input_limit);
     let worker = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(WORKER, input.path())
@@ -127,7 +127,7 @@ fn work<B: Hash>(corpus: &Path, words: &[&str], target: impl Fn(&[u8]) -> B, fil
     let mut results = HashSet::new();
     let mut is_new = |input: &[u8]| {
         file.write_all_at(input, 0).and_then(|()| file.set_len(input.len() as u64)).unwrap();
-        watchdog::restart(Duration::ZERO);
+        watchdog::extend_limit(Duration::ZERO);
         let (begun, mut result) = (Instant::now(), DefaultHasher::new());
         target(input).hash(&mut result);
         slowest = slowest.max(begun.elapsed());

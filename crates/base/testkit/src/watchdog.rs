@@ -92,16 +92,6 @@ pub fn extend_limit(more: Duration) {
     }
 }
 
-/// Gives the test of this thread its whole time again, which begins after `delay`: for tests that are as long as they are asked to be.
-pub fn restart(delay: Duration) {
-    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    CURRENT.with_borrow(|current| {
-        if let Some((_, _, start)) = running.iter_mut().find(|(_, test, _)| test == current) {
-            *start = Instant::now() + delay;
-        }
-    });
-}
-
 /// A test that runs.
 #[derive(Debug)]
 pub struct Test {
