@@ -91,7 +91,8 @@ impl Drop for Descriptors {
             let count = self.fds.len();
             OPEN.fetch_sub(count, Relaxed);
             CLOSING.fetch_add(count, Relaxed);
-            Closer::of(self.user).close(std::mem::take(&mut self.fds), move || _ = CLOSING.fetch_sub(count, Relaxed));
+            Closer::of(self.user)
+                .close(std::mem::take(&mut self.fds), move || _ = CLOSING.fetch_sub(count, Relaxed));
         }
     }
 }

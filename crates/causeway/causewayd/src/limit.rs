@@ -43,10 +43,13 @@ impl Lever {
 impl fmt::Display for Lever {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Lever::Limit(name) => write!(f, "raise <limit name=\"{name}\"> in the configuration file of the bus (--config-file)"),
-            Lever::OpenFiles => {
-                f.write_str("raise the limit of open files of the bus (LimitNOFILE= of its systemd unit, or ulimit -n)")
-            }
+            Lever::Limit(name) => write!(
+                f,
+                "raise <limit name=\"{name}\"> in the configuration file of the bus (--config-file)"
+            ),
+            Lever::OpenFiles => f.write_str(
+                "raise the limit of open files of the bus (LimitNOFILE= of its systemd unit, or ulimit -n)",
+            ),
         }
     }
 }

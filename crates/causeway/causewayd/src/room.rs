@@ -101,7 +101,10 @@ mod tests {
         let mut limits = Limits::session();
         let said = Room::of(Some(1024)).fit(&mut limits).unwrap();
         assert!(said.contains("may open 1024 files") && said.contains("LimitNOFILE="), "{said}");
-        assert_eq!((limits.connections, limits.incomplete_connections, limits.per_member.descriptors), (179, 16, 48));
+        assert_eq!(
+            (limits.connections, limits.incomplete_connections, limits.per_member.descriptors),
+            (179, 16, 48)
+        );
         let mut limits = Limits::default();
         assert_eq!(Room::of(Some(1 << 20)).fit(&mut limits), None);
         assert_eq!((limits.connections, limits.per_member.descriptors), (2048, 1024));

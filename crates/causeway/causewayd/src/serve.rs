@@ -226,7 +226,14 @@ impl Server {
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
         let (clients, bus) = (self.clients.next_deadline(), self.bus.next_deadline());
-        let next = [clients, bus, self.paused_until, self.deferred_until, self.native_deadline(now), log::omitted_until()];
+        let next = [
+            clients,
+            bus,
+            self.paused_until,
+            self.deferred_until,
+            self.native_deadline(now),
+            log::omitted_until(),
+        ];
         let next = next.into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(now)).ok()
     }

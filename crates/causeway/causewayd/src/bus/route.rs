@@ -79,7 +79,11 @@ impl Bus {
             }
             if let Some(call) = answered {
                 // Nobody can be told that a reply is lost but the one that waits for it. It loses its connection if it is to blame.
-                return if limit.is_own() { self.end_stalled(to, limit) } else { self.replace_reply(call, &limit) };
+                return if limit.is_own() {
+                    self.end_stalled(to, limit)
+                } else {
+                    self.replace_reply(call, &limit)
+                };
             }
             let why = format!("the receiver does not read, and its queue is full: {limit}");
             return self.refuse(from, header, error::LIMITS_EXCEEDED, &why);

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use causeway_bus::client::Bus as Client;
 use causeway_bus::wire::{Body, Builder};
 use causeway_bus::{AuthorityOptions, Connection as Member, NameReply, Payload, name};
-use causewayd::Config;
 use causeway_os::limits::set_nofile_of;
+use causewayd::Config;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::support::*;
@@ -185,7 +185,8 @@ fn error_for(client: &mut Client, serial: u32) -> Option<String> {
 fn senders_that_use_up_descriptors_cost_no_client_its_connection() {
     let folder = temp_dir("scarce");
     write_service(folder.path(), "com.example.Slow", "/bin/sleep 600", "");
-    let limits = "<limit name='service_start_timeout'>600000</limit><limit name='max_outgoing_unix_fds'>4096</limit>";
+    let limits =
+        "<limit name='service_start_timeout'>600000</limit><limit name='max_outgoing_unix_fds'>4096</limit>";
     let mut command = causewayd(&["--config-file", &with_services(&folder, limits)]);
     set_nofile_of(&mut command, Rlimit { current: Some(FEW_FILES), maximum: Some(FEW_FILES) });
     let bus = Broker::spawn(&mut command);
@@ -193,8 +194,7 @@ fn senders_that_use_up_descriptors_cost_no_client_its_connection() {
     let mut senders = [(); 2].map(|()| bus.client());
     for sender in &mut senders {
         // The first wait for the service, and the others are refused.
-        let serials: Vec<u32> =
-            (0..64).map(|_| send_files(sender, "com.example.Slow", "Wait", 16)).collect();
+        let serials: Vec<u32> = (0..64).map(|_| send_files(sender, "com.example.Slow", "Wait", 16)).collect();
         let last = *serials.last().unwrap();
         assert_eq!(error_for(sender, last).as_deref(), Some(name::LIMITS_EXCEEDED));
     }
