@@ -85,10 +85,18 @@ pub fn current_test() -> String {
 
 /// Gives the test of this thread more time.
 pub fn extend_limit(more: Duration) {
+    change_current(|test| test.limit += more);
+}
+
+/// Gives the test of this thread its whole time again, for tests that are as long as they are asked to be.
+pub fn restart() {
+    change_current(|test| test.start = Instant::now());
+}
+
+fn change_current(change: impl FnOnce(&mut Running)) {
     let current = CURRENT.with_borrow(|current| current.as_ref().map(|(number, _)| *number));
-    let mut running = running();
-    if let Some(test) = running.iter_mut().find(|test| Some(test.number) == current) {
-        test.limit += more;
+    if let Some(test) = running().iter_mut().find(|test| Some(test.number) == current) {
+        change(test);
     }
 }
 

@@ -379,8 +379,8 @@ fn messages_with_odd_fields_arrive_as_from_dbus_daemon() {
                 cases.extend(base.iter().map(|(code, _)| with(*code, value)));
             }
             // Twice, and before the others.
-            let doubled = base.iter().chain(&[(20, text("x"))]);
-            for field in doubled {
+            let unknown = (20, text("x"));
+            for field in base.iter().chain([&unknown]) {
                 cases.push(Case::new(kind, &[&base[..], std::slice::from_ref(field)].concat()));
                 cases.push(Case::new(kind, &[std::slice::from_ref(field), &base[..]].concat()));
             }
