@@ -76,7 +76,8 @@ fn system(header: &Header) -> Fact {
         .into_iter()
         .filter(|text| ![UNKNOWN, ""].contains(text))
         .collect();
-    fact(name, if known.is_empty() { UNKNOWN } else { &known.join(" ") })
+    let known = known.join(" ");
+    fact(name, if known.is_empty() { UNKNOWN } else { &known })
 }
 
 /// What a tool does not tell whose output was imported.
