@@ -480,7 +480,7 @@ mod tests {
 #[cfg(test)]
 mod fuzz {
     use super::*;
-    use causeway_testkit::{fuzz, test};
+    use causeway_testkit::fuzz;
 
     /// The input is what another machine sends, with a check that is right: the length of an attachment, it, and a payload.
     #[test]

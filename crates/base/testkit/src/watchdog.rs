@@ -88,14 +88,15 @@ pub fn extend_limit(more: Duration) {
     change_current(|test| test.limit += more);
 }
 
-/// Gives the test of this thread its whole time again, for tests that are as long as they are asked to be.
+/// Gives the test of this thread its whole time again: each of its parts has so much.
 pub fn restart() {
     change_current(|test| test.start = Instant::now());
 }
 
 fn change_current(change: impl FnOnce(&mut Running)) {
     let current = CURRENT.with_borrow(|current| current.as_ref().map(|(number, _)| *number));
-    if let Some(test) = running().iter_mut().find(|test| Some(test.number) == current) {
+    let mut running = running();
+    if let Some(test) = running.iter_mut().find(|test| Some(test.number) == current) {
         change(test);
     }
 }

@@ -64,8 +64,15 @@ fn a_file_that_is_no_utf8_text_is_refused_with_a_way_out() {
     fs::write(folder.path().join("latin.txt"), b"Benchmark\xe9 9 4 ns/op\n").unwrap();
     fs::write(folder.path().join("nothing"), "").unwrap();
     fs::write(folder.path().join("marked.json"), format!("\u{feff}{json}")).unwrap();
-    let stderr = said(folder.path(), "import utf16.json latin.txt nothing . --out record.jsonl").with(3).stderr;
-    for part in ["`utf16.json` is UTF-16 text", "iconv -f UTF-16", "`latin.txt`, line 1: is not UTF-8", "`nothing` is empty", "cannot read `.`"] {
+    let stderr =
+        said(folder.path(), "import utf16.json latin.txt nothing . --out record.jsonl").with(3).stderr;
+    for part in [
+        "`utf16.json` is UTF-16 text",
+        "iconv -f UTF-16",
+        "`latin.txt`, line 1: is not UTF-8",
+        "`nothing` is empty",
+        "cannot read `.`",
+    ] {
         assert!(stderr.contains(part), "{part}: {stderr}");
     }
     assert!(!folder.path().join("record.jsonl").exists());
@@ -86,27 +93,50 @@ fn a_file_beyond_the_limit_is_refused() {
 #[test]
 fn a_report_of_imported_benchmarks_claims_only_what_their_files_tell() {
     const FOREIGN: [&str; 12] = [
-        "Linux", "best median", "hub", "session", "counter check", "precision asked", "between processes", "max-runs", "0 B", "seed", "at unknown",
+        "Linux",
+        "best median",
+        "hub",
+        "session",
+        "counter check",
+        "precision asked",
+        "between processes",
+        "max-runs",
+        "0 B",
+        "seed",
+        "at unknown",
         "not usable",
     ];
     let folder = folder();
     shown(folder.path(), &format!("import {} --out go.jsonl", file("versions/go-1.21-darwin.txt").display()));
     for format in ["table", "markdown", "html"] {
         let shown = shown(folder.path(), &format!("report go.jsonl --format {format}"));
-        let shown = shown.split("<style>").next().unwrap().to_owned() + shown.split("</style>").last().unwrap();
+        let shown =
+            shown.split("<style>").next().unwrap().to_owned() + shown.split("</style>").last().unwrap();
         // The script of a page serves all reports.
         let shown = shown.split("<script").next().unwrap();
         for claim in FOREIGN {
             assert!(!shown.contains(claim), "{format}: {claim} in {shown}");
         }
-        assert!(shown.contains("darwin arm64") && shown.contains("does not say when it was measured"), "{format}: {shown}");
+        assert!(
+            shown.contains("darwin arm64") && shown.contains("does not say when it was measured"),
+            "{format}: {shown}"
+        );
     }
     let table = shown(folder.path(), "report go.jsonl");
     let rows: Vec<&str> = table.lines().filter(|line| line.contains("go:P")).collect();
-    assert!(rows.len() == 2 && rows[0].contains("go:Push") && rows.iter().all(|row| !row.contains('*')), "{table}");
-    shown(folder.path(), &format!("import {} --out old.jsonl", file("versions/google-benchmark-1.4.json").display()));
+    assert!(
+        rows.len() == 2 && rows[0].contains("go:Push") && rows.iter().all(|row| !row.contains('*')),
+        "{table}"
+    );
+    shown(
+        folder.path(),
+        &format!("import {} --out old.jsonl", file("versions/google-benchmark-1.4.json").display()),
+    );
     let old = shown(folder.path(), "report old.jsonl").split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(old.contains("2026-01-02T03:04:05Z (by a clock whose time zone the file does not tell, read as UTC)"), "{old}");
+    assert!(
+        old.contains("2026-01-02T03:04:05Z (by a clock whose time zone the file does not tell, read as UTC)"),
+        "{old}"
+    );
     // hyperfine itself says which of its commands is the fastest.
     shown(folder.path(), &format!("import {} --out ranked.jsonl", file("hyperfine.json").display()));
     let ranked = shown(folder.path(), "report ranked.jsonl");

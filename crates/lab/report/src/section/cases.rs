@@ -74,8 +74,10 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let shown: Vec<(usize, &str, bool)> = shown.collect();
     let kept = |row: Vec<Cell>| shown.iter().map(|(place, ..)| row[*place].clone()).collect();
     let rows = rows.into_iter().map(kept).collect();
-    let columns =
-        shown.iter().map(|(_, head, is_text)| Column { is_text: *is_text, ..Column::number(*head) }).collect();
+    let columns = shown
+        .iter()
+        .map(|(_, head, is_text)| Column { is_text: *is_text, ..Column::number(*head) })
+        .collect();
     let table = Table { columns, rows, labels: 1, is_sortable: true, ..Table::default() };
     let about = if is_imported { ABOUT_IMPORTED } else { ABOUT };
     let blocks = vec![Block::Paragraph(about.into()), Block::Table(table)];
