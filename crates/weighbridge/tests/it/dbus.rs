@@ -201,7 +201,6 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
 /// Two connections that are seen from their beginning, a rule of the first, what the bus answers, and eight broadcasts of the second.
 fn with_rule(rule: &str, answer: Option<Builder<'_>>) -> Vec<u8> {
     let mut scribe = captures::Scribe::new(Vec::new());
-    let driver = |message: Builder<'_>| message.sender(DRIVER).destination(":1.1");
     for name in [":1.1", ":1.2"] {
         let body = Body::default().text(name).text("").text(name);
         scribe.say(
@@ -211,7 +210,7 @@ fn with_rule(rule: &str, answer: Option<Builder<'_>>) -> Vec<u8> {
     let call = scribe.say(&captures::to_driver(":1.1", "AddMatch").body(Body::default().text(rule)));
     assert_eq!(call, CALL);
     if let Some(answer) = answer {
-        scribe.say(&driver(answer));
+        scribe.say(&answer.sender(DRIVER).destination(":1.1"));
     }
     for _ in 0..8 {
         scribe.say(&Builder::signal("/a", "a.B", "C").sender(":1.2"));
@@ -225,14 +224,14 @@ const CALL: u32 = 3;
 #[test]
 fn the_answer_of_the_bus_decides_whether_a_rule_counts() {
     let folder = folder();
-    let refusal = |name: &str| Builder::error(CALL, &format!("org.freedesktop.DBus.Error.{name}"));
+    let refusal = |name: &'static str| Builder::error(CALL, name);
     let unreadable = "1 match rule that the bus has cannot be read here.";
     let unanswered = "1 change of match rules has no answer of the bus in the capture.";
     for (rule, answer, sentence, deliveries, finding) in [
         ("interface='a.B'", Some(Builder::reply(CALL)), Ok("8 broadcasts went to 8 recipients"), 8, None),
         (
             "interface='a.B'",
-            Some(refusal("LimitsExceeded")),
+            Some(refusal("org.freedesktop.DBus.Error.LimitsExceeded")),
             Ok("8 broadcasts went to 0 recipients"),
             0,
             Some("invalid"),
@@ -241,7 +240,7 @@ fn the_answer_of_the_bus_decides_whether_a_rule_counts() {
         ("bogus", Some(Builder::reply(CALL)), Err(unreadable), 0, Some("unreadable")),
         (
             "bogus",
-            Some(refusal("MatchRuleInvalid")),
+            Some(refusal("org.freedesktop.DBus.Error.MatchRuleInvalid")),
             Ok("8 broadcasts went to 0 recipients"),
             0,
             Some("invalid"),
