@@ -66,7 +66,7 @@ const DIGITS: &[&str] = &[
 /// # Panics
 /// An input makes `target` panic, end the process, take more than 20 s or more than 1 GiB. The message has the input and the command that
 /// repeats it.
-pub fn run<B: Hash>(corpus: impl AsRef<Path>, words: &[&str], target: impl Fn(&[u8]) -> B) {
+pub fn run<B: Hash>(corpus: impl AsRef<Path>, words: &[&str], mut target: impl FnMut(&[u8]) -> B) {
     let corpus = corpus.as_ref();
     if let Some(file) = env::var_os(INPUT) {
         let input = fs::read(&file).unwrap_or_else(|error| panic!("{INPUT}={}: {error}", file.display()));
@@ -117,7 +117,7 @@ fn supervise(corpus: &Path) {
     println!("{}", summary.unwrap_or_else(|| panic!("{test} ran no target: {output}")));
 }
 
-fn work<B: Hash>(corpus: &Path, words: &[&str], target: impl Fn(&[u8]) -> B, file: &Path) {
+fn work<B: Hash>(corpus: &Path, words: &[&str], mut target: impl FnMut(&[u8]) -> B, file: &Path) {
     let pages: u64 =
         fs::read_to_string("/proc/self/statm").unwrap().split(' ').next().unwrap().parse().unwrap();
     let memory = Some(pages * rustix::param::page_size() as u64 + MEMORY_BYTES);

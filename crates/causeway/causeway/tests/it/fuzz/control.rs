@@ -38,7 +38,7 @@ fn held() -> usize {
 fn works(group: &Group, publisher: &mut Publisher, subscriber: &mut Subscriber) {
     publisher.publish_timeout(&[7; 10], LONG).unwrap();
     match subscriber.recv_timeout(LONG).unwrap() {
-        Received::Message(message) => assert_eq!(*message, [7; 10]),
+        Received::Message(message) => assert_eq!(message.bytes, [7; 10]),
         lost => panic!("{lost:?}"),
     }
     let members = || {
