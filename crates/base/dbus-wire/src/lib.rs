@@ -17,6 +17,7 @@ extern crate causeway_testkit;
 pub mod address;
 pub mod driver;
 pub mod introspection;
+pub mod number;
 pub mod random;
 pub mod rule;
 pub mod sasl;

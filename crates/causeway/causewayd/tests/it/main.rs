@@ -12,6 +12,7 @@ extern crate causeway_testkit;
 #[macro_use]
 mod support;
 
+mod advice;
 mod allocations;
 #[cfg(feature = "zbus")]
 mod asynchronous;
@@ -20,7 +21,7 @@ mod blocking;
 mod boundaries;
 mod bus;
 mod clocks;
-mod configuration;
+mod compared;
 mod day;
 mod death;
 mod divided;
