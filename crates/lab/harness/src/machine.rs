@@ -71,6 +71,7 @@ pub fn describe(host: &Host) -> record::Machine {
     };
     record::Machine {
         hostname: text(uname.nodename()),
+        os: String::new(),
         kernel: text(uname.release()),
         kernel_build: text(uname.version()),
         arch: text(uname.machine()),

@@ -35,6 +35,13 @@ pub struct Header {
     pub provenance: Provenance,
 }
 
+impl Header {
+    /// Did another tool measure, so that the record says what its files say? Tests inside a kernel that was just measured have no file.
+    pub fn is_imported(&self) -> bool {
+        self.settings.contains_key("imported-files")
+    }
+}
+
 /// Name and build of the program that measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
@@ -54,6 +61,9 @@ pub struct Tool {
 pub struct Machine {
     /// Name of the host.
     pub hostname: String,
+    /// Operating system, as an imported file names it; absent where it does not, and where this program measured, on Linux.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub os: String,
     /// Kernel release (`uname -r`).
     pub kernel: String,
     /// Kernel build (`uname -v`).

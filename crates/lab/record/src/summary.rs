@@ -27,6 +27,8 @@ pub enum StoppedBy {
     Interrupted,
     /// A run failed; see the `skipped` line of the case.
     Error,
+    /// The tool that measured decided that, and its output was imported.
+    Tool,
 }
 
 /// A remark on the samples: not one steady state.

@@ -8,7 +8,7 @@ use crate::document::Item;
 use crate::matrix::of_key;
 use crate::model::{Measured, Report};
 use crate::units::size;
-use crate::words::{many, plain};
+use crate::words::{group, many, plain};
 
 /// Sizes by mechanism, in the order of the record.
 type Variants = Vec<(String, BTreeSet<u64>)>;
@@ -22,7 +22,7 @@ pub fn described(report: &Report, some: &[&Measured], all: &[&Measured]) -> Vec<
     let mut items = Vec::new();
     for ((pattern, place), all) in &all {
         let Some(some) = some.get(&(*pattern, *place)) else { continue };
-        let head = format!("{pattern} at {place}");
+        let head = group(pattern, *place);
         let (count, of) = (cases(some), cases(all));
         let text = match of - count {
             0 if of == 1 => format!("{head}: {}", names(some, all)),

@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use weighbridge_record::{Place, Summary};
+use weighbridge_record::{ALTERNATIVE_TO, Place, Summary};
 
 use crate::model::{Measured, Report};
 use crate::units::Scale;
+use crate::words::IMPORTED;
 
 /// Cases that differ only in size and mechanism, and share a unit.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct Matrix<'a> {
     pub scale: Scale,
     /// Is a larger figure better?
     pub higher_is_better: bool,
+    /// Do the cases do the same, so that one of them is the best? What another tool measured does only where that compares it.
+    pub is_ranked: bool,
     /// Payload in bytes, one per row, ascending.
     pub sizes: Vec<u64>,
     /// Mechanisms, one per column, in the order of the record.
@@ -71,8 +74,11 @@ impl<'a> Matrix<'a> {
         })
     }
 
-    /// The column with the best median of a row, unless the row has only one figure.
+    /// The column with the best median of a row, unless the row has only one figure, or cases that are not ranked.
     pub fn best(&self, row: usize) -> Option<usize> {
+        if !self.is_ranked {
+            return None;
+        }
         let medians = (0..self.columns.len()).filter_map(|column| match self.cell(row, column) {
             Cell::Value(_, summary) if summary.median.is_finite() => Some((column, summary.median)),
             _ => None,
@@ -144,6 +150,8 @@ fn matrix<'a>(report: &'a Report, key: Key<'a>, cases: &[&'a Measured]) -> Matri
     let sizes: BTreeSet<u64> = cases.iter().map(|case| case.id.payload_bytes).collect();
     let resolved: BTreeSet<String> = cases.iter().filter_map(|case| resolved_placement(case)).collect();
     let medians = cases.iter().filter_map(|case| case.summary.as_ref()).map(|summary| summary.median);
+    let alternatives: BTreeSet<Option<&String>> =
+        cases.iter().map(|case| case.case.as_ref()?.facts.get(ALTERNATIVE_TO)).collect();
     Matrix {
         pattern,
         place,
@@ -151,6 +159,8 @@ fn matrix<'a>(report: &'a Report, key: Key<'a>, cases: &[&'a Measured]) -> Matri
         unit,
         scale: Scale::new(unit, medians),
         higher_is_better: cases.iter().any(|case| case.higher_is_better()),
+        is_ranked: pattern != IMPORTED
+            || matches!(alternatives.first(), Some(Some(_)) if alternatives.len() == 1),
         sizes: sizes.into_iter().collect(),
         columns,
         cells,

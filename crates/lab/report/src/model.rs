@@ -230,6 +230,12 @@ impl Report {
         Ok(self)
     }
 
+    /// Did other tools measure all of it?
+    pub fn is_imported(&self) -> bool {
+        let is_imported = |source: &Source| source.header.as_ref().is_some_and(|header| header.is_imported());
+        !self.sources.is_empty() && self.sources.iter().all(is_imported)
+    }
+
     /// A case of a record.
     pub fn case(&self, source: usize, id: &CaseId) -> Option<&Measured> {
         self.cases.iter().find(|case| case.source == source && case.id == *id)
@@ -255,7 +261,7 @@ impl Report {
         self.cases
             .iter()
             .filter_map(move |case| Some((case, stopped(case)?)))
-            .filter(|(_, by)| *by != StoppedBy::Precision)
+            .filter(|(_, by)| !matches!(by, StoppedBy::Precision | StoppedBy::Tool))
     }
 
     fn add(&mut self, name: String, reading: Reading) {

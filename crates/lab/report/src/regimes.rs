@@ -9,7 +9,7 @@ use crate::matrix::Matrix;
 use crate::model::{Measured, Report};
 use crate::notes::few;
 use crate::units::{Scale, significant, size, with_unit};
-use crate::words::{listed, many, plain};
+use crate::words::{IMPORTED, at, listed, many, plain};
 
 /// Few notes, those with the largest effect, and all of them.
 pub fn notes(report: &Report, matrices: &[Matrix<'_>]) -> (Vec<Item>, Vec<Item>) {
@@ -54,8 +54,8 @@ fn shares(report: &Report) -> String {
         .iter()
         .enumerate()
         .map(|(index, (place, some, all))| match index {
-            0 => format!("{some} of {} at {place}", many(*all, "case")),
-            _ => format!("{some} of {all} at {place}"),
+            0 => format!("{some} of {}{}", many(*all, "case"), at(*place)),
+            _ => format!("{some} of {all}{}", at(*place)),
         })
         .collect();
     let verb = if matches!(counts.as_slice(), [(_, 1, _)]) { "was" } else { "were" };
@@ -66,7 +66,11 @@ fn shares(report: &Report) -> String {
 pub fn name(report: &Report, case: &Measured) -> String {
     let id = &case.id;
     let payload = if id.payload_bytes == 0 { String::new() } else { size(id.payload_bytes) + " " };
-    plain(&format!("{} {payload}{} {}", report.variant(case.source, id), id.pattern, id.place()))
+    let variant = report.variant(case.source, id);
+    if id.pattern == IMPORTED {
+        return plain(format!("{variant} {payload}").trim_end());
+    }
+    plain(&format!("{variant} {payload}{} {}", id.pattern, id.place()))
 }
 
 /// A case with what departs in it.

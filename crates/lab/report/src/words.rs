@@ -4,6 +4,21 @@ use weighbridge_record::{CaseId, Place};
 
 use crate::units::size;
 
+/// The pattern of cases that another tool measured.
+pub const IMPORTED: &str = "imported";
+/// Their placement.
+const UNKNOWN: &str = "unknown";
+
+/// ` at two-cpus`; nothing where another tool measured, which does not tell that.
+pub fn at(place: Place<'_>) -> String {
+    if place.placement == UNKNOWN { String::new() } else { format!(" at {place}") }
+}
+
+/// Cases of one pattern and place: `stream at two-cpus`, `imported`.
+pub fn group(pattern: &str, place: Place<'_>) -> String {
+    format!("{pattern}{}", at(place))
+}
+
 /// A place inside a sentence: `on one CPU`, `on two CPUs that do not halt`.
 pub fn place(of: Place<'_>) -> String {
     let at = match of.placement {
@@ -14,6 +29,7 @@ pub fn place(of: Place<'_>) -> String {
         "cross-llc" => "on two CPUs without a common cache",
         "cross-node" => "on two NUMA nodes",
         "free" => "not pinned",
+        UNKNOWN => "on CPUs that the tool does not name",
         other => &format!("at {other}"),
     };
     match of.idle {
@@ -35,6 +51,7 @@ pub fn pattern(name: &str) -> &str {
         "contend" => "Contention",
         "solo" => "One process alone",
         "parallel" => "Parallel",
+        IMPORTED => "Imported benchmarks",
         other => other,
     }
 }

@@ -1,32 +1,42 @@
 //! `weighbridge import`: the output of other benchmark tools as a record.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use weighbridge_record::import::{About, Import, Input};
+use weighbridge_record::import::{About, Added, Import, Input, Problem};
 use weighbridge_record::{Line, Writer};
 
 use crate::args;
 use crate::destination::{cannot_create, create_record};
 use crate::{Exit, Failure, output, store};
 
+/// A file is read as a whole, and what is made of it takes several times its size.
+const LARGEST_FILE: u64 = 1 << 30;
+/// So many lines of a file are named one by one.
+const MOST_NAMED: usize = 20;
+
 /// Writes a record of what the files say; of what cannot be used it is said why.
 pub fn import(args: &args::Import) -> Result<Exit, Failure> {
     let mut import = Import::default();
     let mut exit = Exit::Fine;
+    let mut entries = 0;
     for path in &args.files {
-        let name = path.display();
-        let text = match std::fs::read(path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) => {
-                output::say(&format!("error: cannot read `{name}`: {error}"));
+        let added = match content(path) {
+            Ok(content) => match Input::new(path, &content) {
+                Ok(input) => import.add(input),
+                Err(problem) => Added { problems: vec![problem], ..Added::default() },
+            },
+            Err(why) => {
+                output::say(&format!("error: {why}"));
                 exit = Exit::Failed;
                 continue;
             }
         };
-        let problems = import.add(Input { path, text: &text }).unwrap_or_else(|problem| vec![problem]);
-        for problem in problems {
-            let comma = if problem.line.is_some() { "," } else { "" };
-            output::say(&format!("error: `{name}`{comma} {problem}"));
+        entries += added.entries;
+        name("skipped", path, &added.skipped);
+        name("error", path, &added.problems);
+        if !added.problems.is_empty() {
             exit = Exit::Failed;
         }
     }
@@ -34,27 +44,60 @@ pub fn import(args: &args::Import) -> Result<Exit, Failure> {
         // Each file's reason has been told.
         return Ok(exit);
     }
-    let lines = import.lines(&About {
+    let tools = import.tools().iter().copied().collect::<Vec<_>>().join(", ");
+    let lines = import.into_lines(&About {
         importer: format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
         command: args::typed(),
         file_time: file_time(&args.files),
         commit: args.commit.clone(),
     });
     let (path, mut writer) = create(args.out.as_deref())?;
-    for line in &lines {
-        writer.write(line).map_err(|error| {
+    let mut figures = 0;
+    for line in lines {
+        figures += usize::from(matches!(line, Line::Case(_)));
+        writer.write(&line).map_err(|error| {
             Failure::new(format!(
                 "cannot write to `{}`: {error}; choose another place with --out",
                 path.display()
             ))
         })?;
     }
-    let cases = lines.iter().filter(|line| matches!(line, Line::Case(_))).count();
-    let tools: Vec<&str> = import.tools().into_iter().collect();
-    let figures = if cases == 1 { "figure" } else { "figures" };
-    output::say(&format!("{cases} {figures} of {}", tools.join(", ")));
+    let many =
+        |count: usize, one: &str, more: &str| format!("{count} {}", if count == 1 { one } else { more });
+    let (figures, entries) = (many(figures, "figure", "figures"), many(entries, "entry", "entries"));
+    output::say(&format!("{figures} of {tools} from {entries}"));
     output::say(&format!("record: {}", path.display()));
     Ok(exit)
+}
+
+/// The content of a file; not more of it than is read.
+fn content(path: &Path) -> Result<Vec<u8>, String> {
+    let name = path.display();
+    let cannot = |error| format!("cannot read `{name}`: {error}");
+    let file = File::open(path).map_err(cannot)?;
+    let length = file.metadata().map_err(cannot)?.len();
+    let mut content = Vec::new();
+    // A pipe has no length.
+    if length <= LARGEST_FILE {
+        file.take(LARGEST_FILE + 1).read_to_end(&mut content).map_err(cannot)?;
+    }
+    if length.max(content.len() as u64) > LARGEST_FILE {
+        return Err(format!(
+            "`{name}` is larger than 1 GiB, the most that is read; split it, or let the tool write less (averages, fewer repetitions)"
+        ));
+    }
+    Ok(content)
+}
+
+fn name(kind: &str, path: &Path, problems: &[Problem]) {
+    let path = path.display();
+    for problem in problems.iter().take(MOST_NAMED) {
+        let comma = if problem.line.is_some() { "," } else { "" };
+        output::say(&format!("{kind}: `{path}`{comma} {problem}"));
+    }
+    if let more @ 1.. = problems.len().saturating_sub(MOST_NAMED) {
+        output::say(&format!("{kind}: `{path}`, and {more} more like these"));
+    }
 }
 
 fn create(out: Option<&Path>) -> Result<(PathBuf, Writer), Failure> {

@@ -9,15 +9,13 @@ use weighbridge_record::import::{About, Import, Input};
 /// The results of the tests as lines of a record of this suite.
 pub fn lines(results: &[u8], suite: &str) -> Result<Vec<Line>, Error> {
     let mut import = Import::default();
-    let text = String::from_utf8_lossy(results);
-    let problems = import
-        .add(Input { path: Path::new("results"), text: &text })
-        .map_err(|problem| Error::new(format!("the results of the tests cannot be used: {problem}")))?;
+    let input = Input::new(Path::new("results"), results);
+    let problems = input.map_or_else(|problem| vec![problem], |input| import.add(input).problems);
     if let Some(problem) = problems.first() {
         return Err(Error::new(format!("the results of the tests are damaged: {problem}")));
     }
     let importer = format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    let mut lines = import.lines(&About { importer, ..About::default() });
+    let mut lines: Vec<Line> = import.into_lines(&About { importer, ..About::default() }).collect();
     for line in &mut lines {
         if let Line::Header(header) = line {
             header.settings.insert("suite".into(), suite.into());

@@ -36,7 +36,7 @@ fn files_that_cannot_be_used_are_named_and_the_others_kept() {
     let words =
         format!("import letter.txt cut.json missing {} --out record.jsonl", file("go-bench.txt").display());
     let stderr = said(folder.path(), &words).with(3).stderr;
-    assert!(stderr.contains("`letter.txt`, line 1: not the output of a tool"), "{stderr}");
+    assert!(stderr.contains("`letter.txt` is not the output of a tool"), "{stderr}");
     assert!(stderr.contains("`cut.json`, line ") && stderr.contains("ends in the middle"), "{stderr}");
     assert!(stderr.contains("cannot read `missing`"), "{stderr}");
     valid_record(folder.path().join("record.jsonl"));

@@ -2,9 +2,38 @@
 
 use std::borrow::Cow;
 
-/// Lines with their number from 1, without the escape sequences of a terminal.
-pub fn lines(text: &str) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
-    text.lines().enumerate().map(|(index, line)| (index + 1, without_color(line)))
+/// A line of a text.
+#[derive(Clone, Debug)]
+pub struct Line<'a> {
+    /// Its number, from 1.
+    pub number: usize,
+    /// What stands in it, without its end and without the escape sequences of a terminal.
+    pub text: Cow<'a, str>,
+    /// Does it have an end? A text that is cut short ends in a line without.
+    pub has_end: bool,
+}
+
+impl Line<'_> {
+    /// A line that ends in a number, or in a word that could be longer, is right only when it has an end.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn check_end(&self) -> Result<(), String> {
+        if self.has_end {
+            Ok(())
+        } else {
+            Err("the last line has no line end and may be cut short; if it is whole, add one".into())
+        }
+    }
+}
+
+/// The lines of a text.
+pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    text.split_inclusive('\n').enumerate().map(|(index, line)| Line {
+        number: index + 1,
+        text: without_color(line.trim_start_matches('\u{feff}')),
+        has_end: line.ends_with('\n'),
+    })
 }
 
 /// Takes away `ESC [ … letter`.
@@ -23,19 +52,13 @@ fn without_color(line: &str) -> Cow<'_, str> {
     Cow::Owned(out.trim_end().to_owned())
 }
 
-/// A figure that a record can hold: positive and finite.
-pub fn figure(text: &str) -> Option<f64> {
-    let value: f64 = text.trim().parse().ok()?;
-    (value > 0.0 && value.is_finite()).then_some(value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn colors_are_no_part_of_a_line() {
-        let of = |text: &str| lines(text).next().unwrap().1.into_owned();
+        let of = |text: &str| lines(text).next().unwrap().text.into_owned();
         assert_eq!(of("sockperf: \u{1b}[2;35m== version #3.7 == \u{1b}[0m"), "sockperf: == version #3.7 ==");
         assert_eq!(of("plain "), "plain");
         assert_eq!(of("cut \u{1b}[2"), "cut");

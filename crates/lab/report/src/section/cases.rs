@@ -42,6 +42,21 @@ const ABOUT: &str = "Sorting by the median keeps units apart. Spread is half the
                      measured alone. In another session: where the figure is expected there at 95 %, by earlier sessions. Best state is \
                      what the best 5 % of slices reach. Slow share is the part of the time in a slow state of the machine.";
 
+/// Columns that a table of imported cases has, under their own names: of the others no tool tells anything.
+const IMPORTED: [(&str, &str); 9] = [
+    ("mechanism", "benchmark"),
+    ("payload", "payload"),
+    ("median", "median"),
+    ("in this session", "lowest and highest run"),
+    ("marks", "marks"),
+    ("runs", "runs"),
+    ("spread between runs", "spread between runs"),
+    ("spread within runs", "spread within runs"),
+    ("CPU/op", "CPU/op"),
+];
+
+const ABOUT_IMPORTED: &str = "Sorting by the median keeps units apart. Spread is half the interquartile range as a share of the median.";
+
 /// None where no case has a figure.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let cases = cx.report.cases.iter().filter_map(|case| Some((case, case.summary.as_ref()?)));
@@ -50,9 +65,22 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
         return Vec::new();
     }
     let summary = many(rows.len(), "case");
-    let columns = COLUMNS.map(|(head, is_text)| Column { is_text, ..Column::number(head) }).into();
+    let is_imported = cx.report.is_imported();
+    // The place of each column that is shown, and its name.
+    let shown = COLUMNS.iter().enumerate().filter_map(|(place, (head, is_text))| match is_imported {
+        false => Some((place, *head, *is_text)),
+        true => IMPORTED.iter().find(|(own, _)| own == head).map(|(_, name)| (place, *name, *is_text)),
+    });
+    let shown: Vec<(usize, &str, bool)> = shown.collect();
+    let kept = |row: Vec<Cell>| shown.iter().map(|(place, ..)| row[*place].clone()).collect();
+    let rows = rows.into_iter().map(kept).collect();
+    let columns = shown
+        .iter()
+        .map(|(_, head, is_text)| Column { is_text: *is_text, ..Column::number(*head) })
+        .collect();
     let table = Table { columns, rows, labels: 1, is_sortable: true, ..Table::default() };
-    let blocks = vec![Block::Paragraph(ABOUT.into()), Block::Table(table)];
+    let about = if is_imported { ABOUT_IMPORTED } else { ABOUT };
+    let blocks = vec![Block::Paragraph(about.into()), Block::Table(table)];
     Section::new("cases", "All cases", vec![Block::Fold { summary, is_open: true, blocks }])
 }
 
@@ -124,5 +152,6 @@ fn stopped(by: StoppedBy) -> &'static str {
         StoppedBy::Budget => "budget",
         StoppedBy::Interrupted => "interrupted",
         StoppedBy::Error => "error",
+        StoppedBy::Tool => "tool",
     }
 }

@@ -12,7 +12,7 @@ use crate::lines;
 use crate::matrix::{self, Matrix};
 use crate::model::Measured;
 use crate::units::{Scale, count, range, significant, size, with_unit};
-use crate::words::{many, pattern, place, plain};
+use crate::words::{IMPORTED, group, many, pattern, place, plain};
 
 /// Above this many lines, those with axes off their defaults are hidden until asked for.
 const CROWDED: usize = 16;
@@ -36,7 +36,7 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
 /// `roundtrip at same-cpu (CPU 0), µs/roundtrip`.
 fn heading(matrix: &Matrix<'_>) -> String {
     let Matrix { pattern, place, scale, .. } = matrix;
-    plain(&format!("{pattern} at {place}{}, {}", resolved(matrix), scale.name))
+    plain(&format!("{}{}, {}", group(pattern, *place), resolved(matrix), scale.name))
 }
 
 fn resolved(matrix: &Matrix<'_>) -> String {
@@ -46,6 +46,16 @@ fn resolved(matrix: &Matrix<'_>) -> String {
 /// `Round trip on one CPU (CPU 0)`.
 fn title(matrix: &Matrix<'_>) -> String {
     format!("{} {}{}", pattern(matrix.pattern), place(matrix.place), resolved(matrix))
+}
+
+/// What the interval of a median is, and what of.
+fn interval(matrix: &Matrix<'_>, compared: &str) -> String {
+    if matrix.pattern == IMPORTED {
+        return "the 95 % interval of the median over the runs of the file; its tool did not interleave them with those of others".into();
+    }
+    format!(
+        "the 95 % interval within this session, so it compares {compared}; another session moves them together"
+    )
 }
 
 fn better(matrix: &Matrix<'_>) -> &'static str {
@@ -65,8 +75,8 @@ fn over_sizes(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
         }
     };
     let about = format!(
-        "Both axes are logarithmic. The band around a line is the 95 % interval within \
-         this session, so it compares lines; another session moves them together.{hidden}"
+        "Both axes are logarithmic. The band around a line is {}.{hidden}",
+        interval(matrix, "lines")
     );
     let near = lines::near_lines(&medians);
     let name = title(matrix);
@@ -104,19 +114,23 @@ fn one_size(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
     let mut dots = lines(cx, matrix, |case, summary| median_point(matrix, case, summary));
     // The axis begins at the bottom, so the worst comes first.
     let value = |line: &Line| line.points.first().map_or(0.0, |point| point.y);
-    dots.sort_by(|a, b| {
-        let ascending = value(a).total_cmp(&value(b));
-        if matrix.higher_is_better { ascending } else { ascending.reverse() }
-    });
+    if matrix.is_ranked {
+        dots.sort_by(|a, b| {
+            let ascending = value(a).total_cmp(&value(b));
+            if matrix.higher_is_better { ascending } else { ascending.reverse() }
+        });
+    } else {
+        dots.reverse();
+    }
     let payload = matrix.sizes.first().filter(|bytes| **bytes > 0).map(|bytes| size(*bytes));
     let (values, dots) = lines::value_axis(matrix.unit, &matrix.scale, dots);
-    let about = "The bar through a dot is the 95 % interval within this session, so it compares mechanisms; another session moves them \
-                 together. The best median is at the top.";
+    let order = if matrix.is_ranked { " The best median is at the top." } else { "" };
+    let about = format!("The bar through a dot is {}.{order}", interval(matrix, "mechanisms"));
     let of = payload.as_ref().map_or(String::new(), |payload| format!(", payload {payload}"));
     let titled = format!("{}{of}, {}", title(matrix), better(matrix));
     let figures = rows::table(cx.report, matrix);
     let said = payload.map(|payload| Block::Paragraph(format!("Payload {payload}.")));
-    let chart = Block::chart(titled, about, Drawing::Dots(values, dots), Some(figures));
+    let chart = Block::chart(titled, &about, Drawing::Dots(values, dots), Some(figures));
     said.into_iter().chain([chart]).collect()
 }
 

@@ -6,12 +6,8 @@ use super::Context;
 use crate::document::{Block, Section, fact};
 
 /// Settings of the header of an imported record, and what they are called.
-const SETTINGS: [(&str, &str); 4] = [
-    ("imported-files", "Files"),
-    ("imported-with", "Imported with"),
-    ("imported-units", "Units"),
-    ("started", "Time of the measurement"),
-];
+const SETTINGS: [(&str, &str); 3] =
+    [("imported-files", "Files"), ("imported-with", "Imported with"), ("imported-units", "Units")];
 /// The fact of a case that says what kind of figure it is.
 const NOTE: &str = "note";
 /// Largest number of cases that a note names.

@@ -5,8 +5,11 @@ use weighbridge_record::derive::CPU_SHARE;
 use super::Context;
 use crate::document::{Block, Section};
 
+/// The mark of the best median.
+const BEST: &str = "* or bold:";
+
 const MARKS: [(&str, &str); 10] = [
-    ("* or bold:", "the best median at that payload"),
+    (BEST, "the best median at that payload"),
     (
         "±:",
         "of a ratio: to the farther end of its 95 % interval. Of an absolute figure: to the farther end of where another session of this machine is expected at 95 %, by earlier ones in the store of records; [low high] are both ends",
@@ -68,17 +71,50 @@ const OF_TIME: [&str; 6] = ["±:", "−3+8%:", "× hub:", "hub", "user CPU, kern
 /// What only cases have whose operations are due at a rate.
 const AT_RATE: [&str; 2] = ["cpu share at rate", "late"];
 
+/// What marks and words mean where other tools measured.
+const IMPORTED_MARKS: [(&str, &str); 6] = [
+    (BEST, "the best median at that payload, of cases that the tool itself compares"),
+    (
+        "−3+8%:",
+        "how far the lowest and the highest run are below and above the median; low…high are both ends",
+    ),
+    ("low … high:", "the lowest and the highest value over the payloads"),
+    ("!:", "the tool reports that something was wrong with a run"),
+    (
+        "~:",
+        "not one steady state: two modes, a step, a slope, or neighboring samples that resemble each other",
+    ),
+    ("–:", "skipped; the reason is in the section Skipped"),
+];
+const IMPORTED_WORDS: [(&str, &str); 4] = [
+    (
+        "run",
+        "a repetition or a process, as the file tells them apart; its value is the median of its samples",
+    ),
+    ("sample", "a value in the file"),
+    ("median", "the figure of a case: the middle one of its runs' values"),
+    ("MiB/s, GiB/s", "1024² and 1024³ bytes per second"),
+];
+
 /// None where there is no table of figures.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     let is_counted = cx.report.counts_instructions();
     let summaries = cx.report.cases.iter().filter_map(|case| case.summary.as_ref());
     let has_rate = summaries.into_iter().any(|summary| summary.series.contains_key(CPU_SHARE));
-    let is_shown =
-        |name: &str| !(is_counted && OF_TIME.contains(&name)) && (has_rate || !AT_RATE.contains(&name));
-    let marks = MARKS.iter().filter(|(mark, _)| is_shown(mark));
+    let has_best = cx.matrices.iter().any(|matrix| matrix.is_ranked);
+    let is_shown = |name: &str| {
+        let is_used = match name {
+            BEST => has_best,
+            name => has_rate || !AT_RATE.contains(&name),
+        };
+        is_used && !(is_counted && OF_TIME.contains(&name))
+    };
+    let (marks, words): (&[_], &[_]) =
+        if cx.report.is_imported() { (&IMPORTED_MARKS, &IMPORTED_WORDS) } else { (&MARKS, &WORDS) };
+    let marks = marks.iter().filter(|(mark, _)| is_shown(mark));
     let marks = Block::sentences(marks.map(|(mark, what)| format!("{mark} {what}")));
     let words = Block::sentences(
-        WORDS.iter().filter(|(word, _)| is_shown(word)).map(|(word, what)| format!("{word}: {what}")),
+        words.iter().filter(|(word, _)| is_shown(word)).map(|(word, what)| format!("{word}: {what}")),
     );
     let words = Block::Fold { summary: "Words".into(), is_open: true, blocks: vec![words] };
     let blocks = if cx.matrices.is_empty() { Vec::new() } else { vec![marks, words] };

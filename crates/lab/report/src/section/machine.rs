@@ -46,7 +46,7 @@ fn headline(header: &Header, end: Option<&End>) -> Vec<Fact> {
         let cpus = format!("{} allowed of {}", machine.allowed_cpus.len(), machine.cpus.len());
         facts.push(fact("CPUs", &cpus));
     }
-    facts.push(fact("Kernel", &format!("Linux {} {}", machine.kernel, machine.arch)));
+    facts.push(system(header));
     let of_guest = [("config", "configuration"), ("preempt", ""), ("allocator", ""), ("compiler", "")];
     let of_guest = of_guest.into_iter().filter_map(|(name, what)| {
         let value = header.settings.get(&format!("guest.{name}"))?;
@@ -55,7 +55,9 @@ fn headline(header: &Header, end: Option<&End>) -> Vec<Fact> {
     let of_guest: Vec<String> = of_guest.collect();
     facts.extend((!of_guest.is_empty()).then(|| fact("Built as", &of_guest.join("; "))));
     facts.extend((machine.memory_bytes > 0).then(|| fact("Memory", &amount(machine.memory_bytes))));
-    facts.extend([fact("Virtualisation", &machine.virtualisation), fact("Measured", &header.started)]);
+    let doubt = header.settings.get("started").map_or(String::new(), |doubt| format!(" ({doubt})"));
+    let measured = format!("{}{doubt}", header.started);
+    facts.extend([fact("Virtualisation", &machine.virtualisation), fact("Measured", &measured)]);
     let elapsed_s = end.map_or(0.0, |end| end.elapsed_s);
     facts.extend((elapsed_s > 0.0).then(|| fact("Took", &format!("{} s", significant(elapsed_s)))));
     let commit = header.tool.commit.as_deref().map_or(String::new(), |commit| format!(" ({commit})"));
@@ -63,6 +65,23 @@ fn headline(header: &Header, end: Option<&End>) -> Vec<Fact> {
     facts.extend((!header.command.is_empty()).then(|| fact("Command", &header.command.join(" "))));
     facts
 }
+
+/// The kernel, or another operating system that an imported file names, as far as it does. This program measures on Linux.
+fn system(header: &Header) -> Fact {
+    let machine = &header.machine;
+    let is_linux =
+        machine.os.eq_ignore_ascii_case("linux") || (machine.os.is_empty() && machine.kernel != UNKNOWN);
+    let (name, os) = if is_linux { ("Kernel", "Linux") } else { ("Operating system", machine.os.as_str()) };
+    let known: Vec<&str> = [os, &machine.kernel, &machine.arch]
+        .into_iter()
+        .filter(|text| ![UNKNOWN, ""].contains(text))
+        .collect();
+    let known = known.join(" ");
+    fact(name, if known.is_empty() { UNKNOWN } else { &known })
+}
+
+/// What a tool does not tell whose output was imported.
+const UNKNOWN: &str = "unknown";
 
 /// How steady the machine was, once: the hubs, with which every case took turns.
 fn hubs(hubs: &[Hub]) -> Option<Block> {
@@ -109,11 +128,13 @@ fn details(header: &Header) -> Vec<(&'static str, Vec<Fact>)> {
     ];
     let mut system = vec![fact("Kernel build", &machine.kernel_build)];
     system.extend(known.into_iter().filter_map(|(name, value)| Some(fact(name, value.as_ref()?))));
-    system.push(fact("Performance monitoring unit", if machine.pmu { "usable" } else { "not usable" }));
+    let pmu = fact("Performance monitoring unit", if machine.pmu { "usable" } else { "not usable" });
+    system.extend((!header.is_imported()).then_some(pmu));
     let missing = machine.missing.iter().map(|what| fact("Not available", what)).collect();
     let pairs = |map: &BTreeMap<String, String>| map.iter().map(|(name, value)| fact(name, value)).collect();
     let mut settings: Vec<Fact> = pairs(&header.settings);
-    settings.extend([fact("seed", &header.seed.to_string()), fact("build profile", &header.tool.profile)]);
+    let own = [fact("seed", &header.seed.to_string()), fact("build profile", &header.tool.profile)];
+    settings.extend(own.into_iter().filter(|_| !header.is_imported()));
     let groups = vec![
         ("System", system),
         ("What would have told more", missing),
@@ -157,7 +178,9 @@ fn cpus(header: &Header) -> Vec<Fact> {
 
 fn memory(header: &Header) -> Vec<Fact> {
     let caches = header.machine.caches.iter().map(|cache| {
-        let value = format!("{}, lines of {} B", size(cache.size_bytes), cache.line_bytes);
+        let lines =
+            if cache.line_bytes > 0 { format!(", lines of {} B", cache.line_bytes) } else { String::new() };
+        let value = format!("{}{lines}", size(cache.size_bytes));
         fact(&format!("L{} {}", cache.level, cache.r#type.to_lowercase()), &value)
     });
     let nodes = header.machine.nodes.iter().map(|node| {

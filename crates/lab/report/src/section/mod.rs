@@ -101,7 +101,10 @@ fn is_explained(report: &Report) -> bool {
 /// Where and when.
 fn title(report: &Report) -> String {
     let header = report.sources.first().and_then(|source| source.header.as_ref());
-    let of = header.map(|header| format!(": {}, {}", header.machine.hostname, header.started));
+    let of = header.map(|header| match header.is_imported() {
+        true => format!(": imported from {}", header.tool.name),
+        false => format!(": {}, {}", header.machine.hostname, header.started),
+    });
     let others = report.sources.len().saturating_sub(1);
     let others = if others > 0 { format!(" and {others} more") } else { String::new() };
     format!("Weighbridge report{}{others}", of.unwrap_or_default())

@@ -9,7 +9,7 @@ use super::Context;
 use crate::document::{Block, Item, Section};
 use crate::model::{Measured, Report};
 use crate::notes::{FEW, few};
-use crate::words::{many, plain};
+use crate::words::{IMPORTED, many, plain};
 use crate::{coverage, regimes};
 
 /// Those that have something to say.
@@ -19,7 +19,7 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     [
         (
             "anomalies",
-            "Failed counter checks (!)",
+            if report.is_imported() { "What the tools report of runs (!)" } else { "Failed counter checks (!)" },
             "The figure may not mean what its name says. It is shown as measured.",
             anomalies(report),
         ),
@@ -79,7 +79,11 @@ fn anomalies(report: &Report) -> (Vec<Item>, Vec<Item>) {
     };
     let items = few(full.iter().map(item).collect());
     let cases = report.cases.iter().filter(|case| case.has_anomalies()).count();
-    let why = format!("{} with a counter check that failed:", many(cases, "case"));
+    let why = format!(
+        "{} with {}:",
+        many(cases, "case"),
+        if report.is_imported() { "such a report" } else { "a counter check that failed" }
+    );
     (vec![Item::over(why, items)], full)
 }
 
@@ -260,7 +264,13 @@ fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<Item> {
         let places: Vec<String> = places.iter().map(Place::to_string).collect();
         let patterns: Vec<&str> = patterns.into_iter().collect();
         let (sizes, places, patterns) = (coverage::size_list(&sizes), places.join(", "), patterns.join(", "));
-        plain(&format!("{variant}: {sizes} at {places} ({patterns})")).into()
+        // A tool whose output was imported tells neither, and most tell no payload.
+        let text = match (patterns.as_str(), sizes.as_str()) {
+            (IMPORTED, "0 B") => variant,
+            (IMPORTED, _) => format!("{variant}: {sizes}"),
+            _ => format!("{variant}: {sizes} at {places} ({patterns})"),
+        };
+        plain(&text).into()
     };
     patterns.into_iter().map(line).collect()
 }

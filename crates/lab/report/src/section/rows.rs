@@ -11,6 +11,7 @@ use crate::figure::{Figure, Off};
 use crate::matrix::{self, Matrix};
 use crate::model::{Measured, Report};
 use crate::units::{Scale, Series, count, reach, significant, size};
+use crate::words::IMPORTED;
 
 /// A count that no row of a table reaches has no column.
 const LEAST_COUNT: f64 = 0.01;
@@ -19,7 +20,8 @@ const LEAST_COUNT: f64 = 0.01;
 pub fn table(report: &Report, matrix: &Matrix<'_>) -> Table {
     let mut columns = figures(matrix);
     columns.extend(counts(report, matrix));
-    composed(matrix, "mechanism", sorted(matrix), columns)
+    let label = if matrix.pattern == IMPORTED { "benchmark" } else { "mechanism" };
+    composed(matrix, label, sorted(matrix), columns)
 }
 
 /// The table of counts alone, in the order of the matrix.
@@ -42,7 +44,8 @@ fn composed(matrix: &Matrix<'_>, label: &str, order: Vec<usize>, mut columns: Ve
     Table::new("", heads, order.into_iter().map(row))
 }
 
-/// Best first at the smallest payload that a mechanism has; those that have the smallest of all before the others.
+/// Best first at the smallest payload that a mechanism has; those that have the smallest of all before the others. Cases that are not
+/// ranked are in the order of the record.
 fn sorted(matrix: &Matrix<'_>) -> Vec<usize> {
     let first = |column: usize| {
         (0..matrix.sizes.len()).find_map(|row| match matrix.cell(row, column) {
@@ -52,6 +55,7 @@ fn sorted(matrix: &Matrix<'_>) -> Vec<usize> {
     };
     let mut order: Vec<usize> = (0..matrix.columns.len()).collect();
     order.sort_by(|a, b| match (first(*a), first(*b)) {
+        (Some((at, _)), Some((other_at, _))) if !matrix.is_ranked => at.cmp(&other_at),
         (Some((at, one)), Some((other_at, other))) => at.cmp(&other_at).then_with(|| {
             let ascending = one.total_cmp(&other);
             if matrix.higher_is_better { ascending.reverse() } else { ascending }

@@ -108,13 +108,15 @@ pub fn ping_pong(args: &PingPong) -> Result<Exit, Failure> {
 fn write(answer: &Answer, out: &Path, mut writer: Writer) -> Result<(), Failure> {
     let text = serde_json::to_string(answer).map_err(|error| Failure::new(error.to_string()))?;
     let mut import = Import::default();
-    import.add(Input { path: out, text: &text }).map_err(|problem| Failure::new(problem.to_string()))?;
+    if let Some(problem) = import.add(Input { path: out, text: &text }).problems.first() {
+        return Err(Failure::new(problem.to_string()));
+    }
     let about = About {
         importer: format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
         command: typed(),
         ..About::default()
     };
-    let written = import.lines(&about).iter().try_for_each(|line| writer.write(line));
+    let written = import.into_lines(&about).try_for_each(|line| writer.write(&line));
     written.map_err(|error| Failure::new(format!("cannot write to `{}`: {error}", out.display())))?;
     output::say(&format!("record: {}", out.display()));
     Ok(())

@@ -1,40 +1,58 @@
-//! Criterion's files: `sample.json` and `raw.csv` with the samples, `estimates.json` with what it estimated from them.
+//! Criterion's files: `sample.json` and `raw.csv` with the samples, `estimates.json` with what it estimated from them; and the messages of
+//! `cargo criterion --message-format=json`.
 //!
-//! All samples of a benchmark are of one process, so they are one run. The JSON files do not name their benchmark; the path
-//! does, as in `target/criterion/copy/4096/new/sample.json`.
+//! All samples of a benchmark are of one process, so they are one run; files of one folder are accounts of the same process.
+//!
+//! Identity: group, function and value, which Criterion makes into the path (its user guide, "Command-Line Output" and "Custom Measurements"):
+//! the JSON files do not name their benchmark, as in `target/criterion/copy/4096/new/sample.json`. The last folder is the baseline (`new`,
+//! `base`, or that of `--save-baseline`), another measurement of the same benchmark.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Format, is_json_with};
-use crate::import::json::{line_of_word, parse};
+use super::{Format, Json, Text};
+use crate::import::entry::{Entry, Identity, Outcome, Problem, Run, Statistic, figure};
+use crate::import::found::Found;
+use crate::import::json::Document;
 use crate::import::units::ns_per;
-use crate::import::{Case, Foreign, Input, Problem, Run};
 
 pub const FORMAT: Format = Format {
     tool: "criterion",
-    about: "Criterion's sample.json, raw.csv or estimates.json: one process is one run",
-    accepts: |text| {
-        is_json_with(text, &["iters", "times"])
-            || is_json_with(text, &["point_estimate"])
-            || text.starts_with("group,function,value,")
-    },
-    read,
+    about: "Criterion's sample.json, raw.csv or estimates.json, and cargo criterion --message-format=json: one process is one run",
+    rules: &["the time of a sample divided by its iterations is nanoseconds per iteration"],
+    json: Some(Json {
+        fields: &[&["iters", "times"], &["mean", "median", "std_dev"], &["reason", "id", "measured_values"]],
+        read,
+    }),
+    text: Some(Text {
+        example: "group,function,value,throughput_num,…",
+        is_line: |line| line.starts_with("group,function,value,"),
+        hint: "criterion",
+        read: csv,
+    }),
 };
 
-const RULE: &str = "the time of a sample divided by its iterations is nanoseconds per iteration";
+const NAME: &str = "Criterion";
 
-fn read(input: Input<'_>) -> Result<Foreign, Problem> {
-    let mut foreign = Foreign { rules: vec![RULE], ..Foreign::default() };
-    if input.text.starts_with("group,") {
-        csv(input.text, &mut foreign);
-    } else if input.text.contains("\"iters\"") {
-        foreign.cases.push(samples(input)?);
-    } else {
-        foreign.cases.push(estimates(input)?);
+fn read(documents: &[&Document<'_>], found: &mut Found) {
+    for (number, document) in documents.iter().enumerate() {
+        let path = found.path.clone();
+        let has = |field| document.fields.contains(&field);
+        let entry = if has("reason") {
+            found.session(&path, number, "");
+            message(document)
+        } else {
+            let form = if has("iters") { "sample.json" } else { "estimates.json" };
+            found.session(path.parent().unwrap_or(&path), number, form);
+            if has("iters") { samples(document, &path) } else { estimates(document, &path) }
+        };
+        match entry {
+            Ok(entry) => found.add(entry),
+            Err(problem) => found.problem(problem.line.unwrap_or(document.line), problem.why),
+        }
     }
-    Ok(foreign)
 }
 
 #[derive(Deserialize)]
@@ -43,20 +61,30 @@ struct Samples {
     times: Vec<f64>,
 }
 
-fn samples(input: Input<'_>) -> Result<Case, Problem> {
-    let file: Samples = parse(input.text, "Criterion")?;
-    if file.iters.len() != file.times.len() {
-        let why = format!("has {} times for {} counts of iterations", file.times.len(), file.iters.len());
-        return Err(Problem::of_file(why));
+fn samples(document: &Document<'_>, path: &Path) -> Result<Entry, Problem> {
+    let Samples { iters, times } = document.parse(NAME)?;
+    Ok(Entry::new(document.line, identity(path), run(&times, &iters, 1.0)))
+}
+
+/// One run of all samples, or why they are none.
+fn run(times: &[f64], iterations: &[f64], ns: f64) -> Outcome {
+    if times.len() != iterations.len() || times.is_empty() {
+        return Outcome::Skipped(format!(
+            "it has {} times for {} counts of iterations",
+            times.len(),
+            iterations.len()
+        ));
     }
-    let pairs = file.times.iter().zip(&file.iters).filter(|(time, iters)| **time > 0.0 && **iters > 0.0);
-    let samples: Vec<f64> = pairs.map(|(time, iters)| time / iters).collect();
-    let runs = if samples.is_empty() { vec![] } else { vec![Run { samples, ..Run::default() }] };
-    Ok(Case { runs, ..Case::new(name(input.path), "ns/op") })
+    let samples = times.iter().zip(iterations).map(|(time, iterations)| figure(time * ns / iterations, "ns"));
+    match samples.collect() {
+        Ok(samples) => Outcome::Runs(vec![Run { samples, ..Run::default() }]),
+        Err(why) => Outcome::Skipped(why),
+    }
 }
 
 #[derive(Deserialize)]
 struct Estimates {
+    mean: Estimate,
     median: Estimate,
 }
 
@@ -65,34 +93,60 @@ struct Estimate {
     point_estimate: f64,
 }
 
-fn estimates(input: Input<'_>) -> Result<Case, Problem> {
-    let file: Estimates = parse(input.text, "Criterion")?;
-    let median = Some(file.median.point_estimate).filter(|median| *median > 0.0);
-    let note = "only the median that Criterion estimated; sample.json beside the file has the samples";
-    Ok(Case::new(name(input.path), "ns/op").averages(median, note))
+fn estimates(document: &Document<'_>, path: &Path) -> Result<Entry, Problem> {
+    let Estimates { mean, median } = document.parse(NAME)?;
+    let value = |of: Estimate| figure(of.point_estimate, "ns").ok();
+    let (name, value) =
+        value(median).map_or_else(|| ("mean", value(mean)), |median| ("median", Some(median)));
+    let statistic = Outcome::Statistic(Statistic { name: name.into(), value });
+    Ok(Entry::new(document.line, identity(path), statistic))
 }
 
-/// The folders below `criterion` without `new` or `base`; without such a folder, the one or two above the file.
-fn name(path: &Path) -> String {
-    let folders: Vec<String> = path
-        .parent()
-        .into_iter()
-        .flat_map(Path::components)
-        .filter_map(|part| Some(part.as_os_str().to_str()?.to_owned()))
-        .collect();
-    let end = match folders.last().map(String::as_str) {
-        Some("new" | "base" | "change") => folders.len() - 1,
-        _ => folders.len(),
+#[derive(Deserialize)]
+struct Message {
+    id: String,
+    iteration_count: Vec<f64>,
+    measured_values: Vec<f64>,
+    unit: String,
+    #[serde(default)]
+    throughput: Vec<Throughput>,
+}
+
+#[derive(Deserialize)]
+struct Throughput {
+    per_iteration: u64,
+    unit: String,
+}
+
+fn message(document: &Document<'_>) -> Result<Entry, Problem> {
+    let of: Message = document.parse("cargo criterion")?;
+    let ns = ns_per(&of.unit).ok_or_else(|| unknown(document.line, &of.unit))?;
+    let outcome = run(&of.measured_values, &of.iteration_count, ns);
+    let bytes = of.throughput.iter().find(|of| of.unit == "bytes");
+    let payload_bytes = bytes.map_or(0, |of| of.per_iteration);
+    Ok(Entry { payload_bytes, ..Entry::new(document.line, Identity::new(of.id, "ns/op"), outcome) })
+}
+
+fn unknown(line: usize, unit: &str) -> Problem {
+    Problem::at(line, format!("`{unit}` is not a unit of time that is known"))
+}
+
+/// The folders below `criterion` without the last; without such a folder, the one above, and the whole path as a setting.
+fn identity(path: &Path) -> Identity {
+    let parts = path.parent().into_iter().flat_map(Path::components);
+    let folders: Vec<&str> = parts.filter_map(|part| part.as_os_str().to_str()).collect();
+    let Some((baseline, above)) = folders.split_last() else {
+        let name =
+            path.file_stem().map_or_else(|| "unnamed".into(), |stem| stem.to_string_lossy().into_owned());
+        return Identity::new(name, "ns/op");
     };
-    let start = match folders[..end].iter().rposition(|folder| folder == "criterion") {
-        Some(place) => place + 1,
-        None => end.saturating_sub(1),
-    };
-    match folders[start..end].join("/") {
-        name if name.is_empty() || name == "/" => {
-            path.file_stem().map_or_else(|| "unnamed".into(), |stem| stem.to_string_lossy().into_owned())
+    let baseline = ("baseline", (*baseline).to_owned());
+    match above.iter().rposition(|folder| *folder == "criterion") {
+        Some(place) if place + 1 < above.len() => {
+            Identity::new(above[place + 1..].join("/"), "ns/op").with([baseline])
         }
-        name => name,
+        _ => Identity::new(*above.last().unwrap_or(&baseline.1.as_str()), "ns/op")
+            .with([("folder", above.join("/")), baseline]),
     }
 }
 
@@ -108,37 +162,61 @@ struct Row {
     iteration_count: f64,
 }
 
-fn csv(text: &str, foreign: &mut Foreign) {
-    let mut rows = csv::Reader::from_reader(text.as_bytes());
-    for row in rows.deserialize::<Row>() {
-        let row = match row {
-            Ok(row) => row,
-            Err(error) => {
-                let line = error.position().map(|at| at.line() as usize);
-                foreign.problems.push(Problem { line, why: "no row of Criterion's raw.csv".into() });
-                continue;
-            }
-        };
-        let Some(scale) = ns_per(&row.unit) else {
-            let why = format!("`{}` is not a unit of time that is known", row.unit);
-            foreign.problems.push(Problem { line: line_of_word(text, &row.unit), why });
-            return;
-        };
-        let value = row.sample_measured_value * scale / row.iteration_count;
-        if !(value > 0.0 && value.is_finite()) {
+/// The samples of a benchmark in `raw.csv`.
+#[derive(Default)]
+struct Rows {
+    payload_bytes: u64,
+    times_ns: Vec<f64>,
+    iterations: Vec<f64>,
+}
+
+/// The benchmarks below one heading, by the line and the name of the first row.
+type Table = BTreeMap<(usize, String), Rows>;
+
+fn csv(text: &str, found: &mut Found) {
+    let path = found.path.clone();
+    let baseline = identity(&path).settings.get("baseline").cloned();
+    let close = |number: usize, table: Table, found: &mut Found| {
+        found.session(path.parent().unwrap_or(&path), number, "raw.csv");
+        for ((line, name), rows) in table {
+            let identity =
+                Identity::new(name, "ns/op").with(baseline.clone().map(|baseline| ("baseline", baseline)));
+            let outcome = run(&rows.times_ns, &rows.iterations, 1.0);
+            found.add(Entry { payload_bytes: rows.payload_bytes, ..Entry::new(line, identity, outcome) });
+        }
+    };
+    let (mut number, mut table) = (0, Table::new());
+    let mut firsts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut rows = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+    let heads = rows.headers().cloned().unwrap_or_default();
+    let mut record = csv::StringRecord::new();
+    // Text is valid UTF-8, so that there is no other error.
+    while rows.read_record(&mut record).is_ok_and(|is_row| is_row) {
+        let line = record.position().map_or(1, |at| at.line() as usize);
+        if record == heads {
+            // Another file was put behind this one, so another process.
+            close(number, std::mem::take(&mut table), found);
+            firsts.clear();
+            number += 1;
             continue;
         }
+        let has_end = rows.position().byte() < text.len() as u64 || text.ends_with('\n');
+        let row = record.deserialize::<Row>(Some(&heads)).ok().filter(|_| has_end);
+        let Some((row, ns)) = row.and_then(|row| Some((ns_per(&row.unit)?, row))).map(|(ns, row)| (row, ns))
+        else {
+            found.problem(line, "no row of Criterion's raw.csv, or one without an end, or in a unit of time that is not known");
+            continue;
+        };
         let parts = [Some(row.group), row.function, row.value];
         let name = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
-        let place = foreign.cases.iter().position(|case| case.name == name).unwrap_or_else(|| {
-            let bytes = row.throughput_type.as_deref() == Some("bytes");
-            let payload_bytes = row.throughput_num.filter(|_| bytes).map_or(0, |bytes| bytes as u64);
-            let runs = vec![Run::default()];
-            foreign.cases.push(Case { payload_bytes, runs, ..Case::new(name, "ns/op") });
-            foreign.cases.len() - 1
-        });
-        foreign.cases[place].runs[0].samples.push(value);
+        let first = *firsts.entry(name.clone()).or_insert(line);
+        let rows = table.entry((first, name)).or_default();
+        let bytes = row.throughput_num.filter(|_| row.throughput_type.as_deref() == Some("bytes"));
+        rows.payload_bytes = bytes.map_or(0, |bytes| bytes as u64);
+        rows.times_ns.push(row.sample_measured_value * ns);
+        rows.iterations.push(row.iteration_count);
     }
+    close(number, table, found);
 }
 
 #[cfg(test)]
@@ -148,12 +226,16 @@ mod tests {
     #[test]
     fn the_path_names_the_benchmark() {
         for (path, expected) in [
-            ("target/criterion/copy/4096/new/sample.json", "copy/4096"),
-            ("/x/criterion/getppid/base/estimates.json", "getppid"),
-            ("results/copy/new/sample.json", "copy"),
+            ("target/criterion/copy/4096/new/sample.json", "copy/4096 baseline=new"),
+            ("/x/criterion/getppid/base/estimates.json", "getppid baseline=base"),
+            ("results/copy/new/sample.json", "copy baseline=new folder=results/copy"),
+            ("new/sample.json", "new baseline=new folder="),
+            ("criterion/new/sample.json", "criterion baseline=new folder=criterion"),
             ("sample.json", "sample"),
         ] {
-            assert_eq!(name(Path::new(path)), expected);
+            let Identity { mut name, settings, .. } = identity(Path::new(path));
+            settings.iter().for_each(|(key, value)| name += &format!(" {key}={value}"));
+            assert_eq!(name, expected);
         }
     }
 }

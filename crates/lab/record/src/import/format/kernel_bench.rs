@@ -1,24 +1,32 @@
-//! The results of our kernel module (`kernel/`), and those of packets in a guest, which have the same form: operations and nanoseconds of each batch, and of the same loop without the
-//! operation. Each test that was run is a run, its batches are samples.
+//! The results of our kernel module (`kernel/`), and those of packets in a guest, which have the same form: operations and nanoseconds of each
+//! batch, and of the same loop without the operation. Each test that was run is a run, its batches are samples.
+//!
+//! Identity: the test, the part of it, and the settings that it uses (`kernel/README.md`); how many loops and batches were made is effort.
 
 use crate::Machine;
 use weighbridge_stats::median;
 
-use super::Format;
+use super::{Format, Text};
+use crate::import::entry::{Entry, Identity, Outcome, Run};
+use crate::import::found::Found;
 use crate::import::text::lines;
-use crate::import::{Case, Foreign, Input, Problem, Run};
 
 pub const FORMAT: Format = Format {
     tool: "kernel-bench",
     about: "the file `results` of weighbridge's kernel module: each test is a run, its batches are samples",
-    accepts: |text| text.starts_with(MARK),
-    read,
+    rules: &[
+        "nanoseconds of a batch over its operations become nanoseconds per operation; the empty loop is not subtracted",
+    ],
+    json: None,
+    text: Some(Text {
+        example: "weighbridge-bench 1",
+        is_line: |line| line.starts_with(MARK),
+        hint: "weighbridge-bench",
+        read,
+    }),
 };
 
 const MARK: &str = "weighbridge-bench ";
-const RULES: [&str; 1] = [
-    "nanoseconds of a batch over its operations become nanoseconds per operation; the empty loop is not subtracted",
-];
 /// What is not named in a case where it has this value.
 const DEFAULTS: [(&str, &str); 5] =
     [("context", "process"), ("count", "256"), ("bulk", "16"), ("order", "0"), ("flows", "1")];
@@ -40,67 +48,64 @@ const ALTERNATIVES: [(&str, &[&str]); 5] = [
 
 /// A test while it is read: its name, the size of its objects, and the samples of each part.
 struct Open {
+    line: usize,
     name: String,
     settings: Vec<(String, String)>,
     parts: Vec<(String, Vec<(u64, f64)>)>,
 }
 
-fn read(input: Input<'_>) -> Result<Foreign, Problem> {
-    let mut foreign = Foreign { rules: RULES.into(), ..Foreign::default() };
+fn read(text: &str, found: &mut Found) {
     let mut open: Option<Open> = None;
-    for (number, line) in lines(input.text) {
-        let problem = |why: &str| Problem::at(number, format!("{why}: `{line}`"));
-        let words: Vec<&str> = line.split_whitespace().collect();
+    for line in lines(text) {
+        let number = line.number;
+        let words: Vec<&str> = line.text.split_whitespace().collect();
+        let mut problem = |why: &str| found.problem(number, format!("{why}: `{}`", line.text));
         match &words[..] {
             [] => {}
-            ["weighbridge-bench", "1"] => foreign.version = "1".into(),
+            ["weighbridge-bench", "1"] => drop(found.versions.insert("1".into())),
             ["weighbridge-bench", version, ..] => {
-                return Err(Problem::at(
-                    number,
-                    format!("version {version} of the form is not known, only 1"),
-                ));
+                return found.problem(number, format!("version {version} of the form is not known, only 1"));
             }
             ["kernel", release] => {
-                foreign.machine = Some(Machine { kernel: (*release).into(), ..Machine::default() });
+                let machine = Machine { kernel: (*release).into(), ..Machine::default() };
+                found.machine(number, machine).unwrap_or_else(|problem| found.problems.push(problem));
             }
             ["clock", ticks, ns] => match (ticks.parse::<f64>(), ns.parse::<f64>()) {
                 (Ok(ticks), Ok(ns)) if ticks > 0.0 && ns > 0.0 => {
-                    foreign.machine.get_or_insert_default().clock.tsc_hz = Some(ticks / ns * 1e9);
+                    found.machine.get_or_insert_default().clock.tsc_hz = Some(ticks / ns * 1e9);
                 }
-                _ => foreign.problems.push(problem("no reading of a counter")),
+                _ => problem("no reading of a counter"),
             },
             ["test", name, settings @ ..] => {
-                let pairs = settings.iter().filter_map(|setting| setting.split_once('='));
-                let settings = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-                open = Some(Open { name: (*name).into(), settings, parts: Vec::new() });
+                let before = open.replace(Open::new(number, name, settings));
+                before.into_iter().for_each(|before| before.break_off(found));
             }
             ["sample", part, ops, ns] => match (&mut open, ops.parse::<u64>(), ns.parse::<f64>()) {
                 (Some(open), Ok(ops), Ok(ns)) if ops > 0 && ns >= 0.0 => open.add(part, ops, ns),
-                _ => foreign.problems.push(problem("no sample of a test")),
+                _ => problem("no sample of a test"),
             },
             ["end"] => match open.take() {
-                Some(open) => open.close(&mut foreign.cases),
-                None => foreign.problems.push(problem("the end of no test")),
+                Some(open) => open.close(found),
+                None => problem("the end of no test"),
             },
-            ["failed", name, ..] => {
-                let why = line.split_once(": ").map_or("no reason is told", |(_, why)| why);
-                let settings =
-                    words[2..].iter().filter_map(|word| word.trim_end_matches(':').split_once('='));
-                let settings: Vec<_> =
-                    settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-                let failed = Open { name: name.trim_end_matches(':').into(), settings, parts: Vec::new() };
-                foreign.cases.push(Case { failed: Some(why.into()), ..failed.case("op") });
+            ["failed", name, settings @ ..] => {
+                let why = line.text.split_once(": ").map_or("no reason is told", |(_, why)| why);
+                let failed = Open::new(number, name.trim_end_matches(':'), settings);
+                found.add(failed.entry("op", Outcome::Skipped(why.into())));
             }
-            _ => foreign.problems.push(problem("not understood")),
+            _ => problem("not understood"),
         }
     }
-    if let Some(open) = open {
-        foreign.problems.push(Problem::of_file(format!("ends in the middle of the test {}", open.name)));
-    }
-    Ok(foreign)
+    open.into_iter().for_each(|open| open.break_off(found));
 }
 
 impl Open {
+    fn new(line: usize, name: &str, settings: &[&str]) -> Open {
+        let pairs = settings.iter().filter_map(|setting| setting.trim_end_matches(':').split_once('='));
+        let settings = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Open { line, name: name.into(), settings, parts: Vec::new() }
+    }
+
     fn add(&mut self, part: &str, ops: u64, ns: f64) {
         match self.parts.iter_mut().find(|(known, _)| known == part) {
             Some((_, samples)) => samples.push((ops, ns)),
@@ -108,53 +113,63 @@ impl Open {
         }
     }
 
+    fn break_off(self, found: &mut Found) {
+        found.problem(self.line, format!("the test {} has no end", self.name));
+    }
+
     fn setting(&self, name: &str) -> Option<&str> {
         self.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A part of the test without runs: `kmalloc-pattern/alloc count=10000`.
-    fn case(&self, part: &str) -> Case {
-        let mut name = format!("{}/{part}", self.name);
-        // Only what a test uses belongs to its name.
-        let is_used = |setting: &str| match setting {
+    /// Only what a test uses belongs to it.
+    fn uses(&self, setting: &str) -> bool {
+        match setting {
             "count" => self.name.ends_with("-pattern") || self.name.starts_with("together-"),
             "bulk" => self.name.ends_with("-bulk"),
             "order" => self.name.starts_with("page-"),
+            "loops" | "batches" => false,
             _ => true,
-        };
+        }
+    }
+
+    /// An entry of a part of the test: `kmalloc-pattern/alloc count=10000`.
+    fn entry(&self, part: &str, outcome: Outcome) -> Entry {
+        let mut name = format!("{}/{part}", self.name);
         for (setting, default) in DEFAULTS {
-            if let Some(value) = self.setting(setting).filter(|value| is_used(setting) && *value != default) {
+            if let Some(value) = self.setting(setting).filter(|value| self.uses(setting) && *value != default)
+            {
                 name += &format!(" {setting}={value}");
             }
         }
         let unit = if part == "packet" { "ns/packet" } else { "ns/op" };
         let conditions = name.strip_prefix(&self.name).unwrap_or_default();
         let what = ALTERNATIVES.iter().find(|(_, tests)| tests.contains(&self.name.as_str()));
-        let alternative_to = what.map(|(what, _)| format!("{what}: {conditions}"));
-        let mut case = Case { alternative_to, ..Case::new(name, unit) };
-        case.payload_bytes = self.setting("size").and_then(|size| size.parse().ok()).unwrap_or(0);
-        case.facts = self.settings.iter().cloned().collect();
-        case
+        let alternative_to = what.map(|(what, _)| format!("{what}: {conditions}").into());
+        let used = self.settings.iter().filter(|(setting, _)| self.uses(setting)).cloned();
+        Entry {
+            payload_bytes: self.setting("size").and_then(|size| size.parse().ok()).unwrap_or(0),
+            facts: self.settings.iter().cloned().collect(),
+            alternative_to,
+            ..Entry::new(self.line, Identity::new(name, unit).with(used), outcome)
+        }
     }
 
-    fn close(self, cases: &mut Vec<Case>) {
+    fn close(self, found: &mut Found) {
         let per_op =
             |samples: &[(u64, f64)]| samples.iter().map(|(ops, ns)| ns / *ops as f64).collect::<Vec<_>>();
         let noop =
             self.parts.iter().find(|(part, _)| part == "noop").map(|(_, samples)| median(&per_op(samples)));
-        for (part, samples) in self.parts.iter().filter(|(part, _)| part != "noop") {
-            let mut case = self.case(part);
-            case.notes
-                .extend(noop.map(|noop| format!("the loop without the operation: {noop:.2} of the unit")));
+        let parts: Vec<_> = self.parts.iter().filter(|(part, _)| part != "noop").collect();
+        if parts.is_empty() {
+            found.add(self.entry("op", Outcome::Skipped("it has no samples".into())));
+        }
+        for (part, samples) in parts {
             let ops = samples[0].0;
             let ops_per_sample = if samples.iter().all(|(other, _)| *other == ops) { ops } else { 0 };
             let run = Run { samples: per_op(samples), ops_per_sample, ..Run::default() };
-            let is_same =
-                |known: &&mut Case| known.name == case.name && known.payload_bytes == case.payload_bytes;
-            match cases.iter_mut().find(is_same) {
-                Some(known) => known.runs.push(run),
-                None => cases.push(Case { runs: vec![run], ..case }),
-            }
+            let notes = noop.map(|noop| format!("the loop without the operation: {noop:.2} of the unit"));
+            let entry = self.entry(part, Outcome::Runs(vec![run]));
+            found.add(Entry { notes: notes.into_iter().collect(), ..entry });
         }
     }
 }
@@ -164,9 +179,14 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::import::{Benchmark, Input};
 
-    fn of(text: &str) -> Foreign {
+    fn read(text: &str) -> Found {
         crate::import::read(Input { path: Path::new("results"), text }).unwrap()
+    }
+
+    fn of(found: Found) -> Vec<Benchmark> {
+        found.benchmarks.named().map(|(_, benchmark)| benchmark).collect()
     }
 
     const PATTERN: &str = "test kmalloc-pattern size=64 count=10000 loops=10000 bulk=16 order=0 context=irq-off cpus=1\n\
@@ -176,11 +196,12 @@ mod tests {
     #[test]
     fn a_test_is_a_run_of_each_of_its_parts_and_the_empty_loop_is_a_note() {
         let text = format!("weighbridge-bench 1\nkernel 6.1.0\nclock 5000000 2000000\n{PATTERN}{PATTERN}");
-        let found = of(&text);
+        let found = read(&text);
         assert_eq!(found.problems, []);
-        let machine = found.machine.unwrap();
+        let machine = found.machine.clone().unwrap();
         assert_eq!((machine.kernel.as_str(), machine.clock.tsc_hz), ("6.1.0", Some(2.5e9)));
-        let names: Vec<&str> = found.cases.iter().map(|case| case.name.as_str()).collect();
+        let benchmarks = of(found);
+        let names: Vec<&str> = benchmarks.iter().map(|of| of.identity.name.as_str()).collect();
         assert_eq!(
             names,
             [
@@ -188,7 +209,7 @@ mod tests {
                 "kmalloc-pattern/free context=irq-off count=10000"
             ]
         );
-        let alloc = &found.cases[0];
+        let alloc = &benchmarks[0];
         assert_eq!((alloc.payload_bytes, alloc.runs.len(), alloc.runs[0].ops_per_sample), (64, 2, 10_000));
         assert_eq!(alloc.runs[0].samples, [50.0, 52.0]);
         assert_eq!(alloc.notes, ["the loop without the operation: 2.00 of the unit"]);
@@ -202,7 +223,7 @@ mod tests {
             test pool-reuse size=256 context=process\nsample op 10 50\nend\n\
             test pool-pattern size=256 context=softirq\nsample alloc 10 50\nsample free 10 50\nend\n\
             test noop\nsample op 10 20\nend\ntest spin-lock\nsample op 10 20\nend\n";
-        let cases = of(text).cases;
+        let cases = of(read(text));
         let of = |index: usize| cases[index].alternative_to.as_deref();
         assert!(of(0).is_some() && of(0) == of(1), "{:?}", of(0));
         assert!(of(1) != of(2) && of(1) != of(3) && of(3) != of(4), "context and part are conditions");
@@ -213,16 +234,15 @@ mod tests {
     fn what_failed_or_is_damaged_is_told() {
         let text = "weighbridge-bench 1\nfailed together-reuse size=8: there is one CPU\nsample x 0 1\ntest noop\nsample op 10 20\nend\n\
                     test list\nsample op 1 1\n";
-        let found = of(text);
-        assert_eq!(found.cases[0].failed.as_deref(), Some("there is one CPU"));
-        assert_eq!((found.cases[0].payload_bytes, found.cases[1].runs[0].samples[0]), (8, 2.0));
+        let found = read(text);
         let told: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            told,
-            ["line 3: no sample of a test: `sample x 0 1`", "ends in the middle of the test list"]
-        );
-        let newer =
-            crate::import::read(Input { path: Path::new("r"), text: "weighbridge-bench 2\n" }).unwrap_err();
-        assert_eq!(newer.to_string(), "line 1: version 2 of the form is not known, only 1");
+        assert_eq!(told, ["line 3: no sample of a test: `sample x 0 1`", "line 7: the test list has no end"]);
+        let cases = of(found);
+        assert!(cases[0].skipped.contains_key("there is one CPU"));
+        assert_eq!((cases[0].payload_bytes, cases[1].runs[0].samples[0]), (8, 2.0));
+        let newer = read("weighbridge-bench 2\n").problems;
+        assert_eq!(newer[0].to_string(), "line 1: version 2 of the form is not known, only 1");
+        let unended = "weighbridge-bench 1\ntest a\nsample op 1 1\ntest b\nsample op 1 1\nend\n";
+        assert_eq!(read(unended).problems[0].to_string(), "line 2: the test a has no end");
     }
 }

@@ -1,85 +1,99 @@
 //! `perf bench` in its default text form, any number of benchmarks in one file; each is a run of one average.
+//!
+//! Identity: suite, benchmark and function, and the lines in which perf tells its parameters: those that begin with `#`, and the summary of
+//! futex and epoll (perf-bench(1): groups, threads, sizes and loops are options of each benchmark).
 
-use super::Format;
-use crate::import::text::{figure, lines};
+use super::{Format, Text};
+use crate::import::entry::{Entry, Identity, Outcome};
+use crate::import::found::Found;
+use crate::import::text::lines;
 use crate::import::units::ns_per;
-use crate::import::{Case, Foreign, Input, Problem};
 
 pub const FORMAT: Format = Format {
     tool: "perf-bench",
     about: "perf bench, default text: each benchmark is a run of one average",
-    accepts: |text| text.contains("# Running '") && text.contains("' benchmark:"),
-    read,
+    rules: &[
+        "usecs/op becomes nanoseconds per operation; ops/sec is operations per second",
+        "MB/sec and GB/sec of `perf bench mem` are powers of 1024 and become bytes per second",
+    ],
+    json: None,
+    text: Some(Text {
+        example: "# Running 'sched/pipe' benchmark:",
+        is_line: |line| line.starts_with("# Running '"),
+        hint: "usecs/op",
+        read,
+    }),
 };
 
-const RULES: [&str; 2] = [
-    "usecs/op becomes nanoseconds per operation; ops/sec is operations per second",
-    "MB/sec and GB/sec of `perf bench mem` are powers of 1024 and become bytes per second",
-];
 const NOTE: &str = "only an average";
+/// A benchmark of which perf prints nothing but its total time.
+const ONLY_TOTAL: &str = "sched/messaging";
 
-/// A benchmark of the file while it is read.
+/// A benchmark, or a function of it, while it is read.
 #[derive(Default)]
 struct Open {
     name: String,
-    line: usize,
     function: Option<String>,
-    found: Vec<(String, &'static str, f64)>,
+    line: usize,
+    parameters: Vec<String>,
+    /// Each with what perf says behind it.
+    found: Vec<(&'static str, f64, String)>,
     total_ns: Option<f64>,
+    has_failed: bool,
 }
 
-fn read(input: Input<'_>) -> Result<Foreign, Problem> {
-    let mut foreign = Foreign { rules: RULES.into(), ..Foreign::default() };
+fn read(text: &str, found: &mut Found) {
     let mut open: Option<Open> = None;
-    for (number, line) in lines(input.text) {
-        if let Some(name) = line.strip_prefix("# Running '").and_then(|rest| rest.split('\'').next()) {
-            close(open.take(), &mut foreign);
-            open = Some(Open { name: name.into(), line: number, ..Open::default() });
+    for line in lines(text) {
+        if let Some(name) = line.text.strip_prefix("# Running '").and_then(|rest| rest.split('\'').next()) {
+            close(open.replace(Open { name: name.into(), line: line.number, ..Open::default() }), found);
+        } else if let Some(function) = line.text.strip_prefix("# function ") {
+            let function = function.split_whitespace().next().map(|name| name.trim_matches('\'').to_owned());
+            let name = open.as_ref().map_or(String::new(), |open| open.name.clone());
+            // The first function belongs to the line above, which names the benchmark.
+            let before = open.replace(Open { name, function, line: line.number, ..Open::default() });
+            close(before.filter(|before| before.function.is_some()), found);
         } else if let Some(open) = &mut open
-            && let Err(why) = open.take(&line)
+            && let Err(why) = open.take(&line.text)
         {
-            foreign.problems.push(Problem::at(number, why));
+            open.has_failed = true;
+            found.problem(line.number, why);
         }
     }
-    close(open, &mut foreign);
-    Ok(foreign)
+    close(open, found);
 }
 
 impl Open {
-    /// Takes a line of the benchmark; what is not a figure is passed over.
+    /// Takes a line of the benchmark; what is neither a figure nor a parameter is passed over.
     fn take(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match &words[..] {
-            ["#", "function", name, ..] => self.function = Some(name.trim_matches('\'').into()),
-            ["Total", "time:", value, "[sec]"] => {
-                self.total_ns = figure(value).map(|seconds| seconds * 1e9);
+            // Addresses, which older versions print, differ from run to run.
+            ["#", words @ ..] => {
+                let words: Vec<&str> = words.iter().filter(|word| !word.starts_with("0x")).copied().collect();
+                self.parameters.push(words.join(" "));
             }
-            ["Averaged", value, "operations/sec", ..] => self.push("ops/s", figure(value)),
-            [value, unit] if unit.contains('/') && figure(value).is_some() => {
-                let value = figure(value);
-                match unit.split_once('/') {
-                    Some((time, "op")) if ns_per(time).is_some() => {
-                        self.push("ns/op", value.zip(ns_per(time)).map(|(value, ns)| value * ns));
-                    }
-                    Some(("ops", "sec")) => self.push("ops/s", value),
-                    Some((bytes, "sec")) => match rate(bytes) {
-                        Some(factor) => self.push("bytes/s", value.map(|value| value * factor)),
-                        None => return Err(format!("`{unit}` of {} is not a unit that is known", self.name)),
-                    },
-                    _ => return Err(format!("`{unit}` of {} is not a unit that is known", self.name)),
-                }
+            ["Run", "summary", "[PID", _, ..] => self.parameters.push(words[4..].join(" ")),
+            ["Total", "time:", value, "[sec]"] => {
+                self.total_ns = value.parse().ok().map(|seconds: f64| seconds * 1e9);
+            }
+            ["Averaged", value, "operations/sec", ..] => {
+                self.found.extend(value.parse().ok().map(|value| ("ops/s", value, String::new())));
+            }
+            [value, unit, remark @ ..] if unit.contains('/') => {
+                let Ok(value) = value.parse::<f64>() else { return Ok(()) };
+                let unknown = || format!("`{unit}` of {} is not a unit that is known", self.name);
+                let (unit, factor) = match unit.split_once('/') {
+                    Some((time, "op")) => ("ns/op", ns_per(time).ok_or_else(unknown)?),
+                    Some(("ops", "sec")) => ("ops/s", 1.0),
+                    Some((bytes, "sec" | "Sec")) => ("bytes/s", rate(bytes).ok_or_else(unknown)?),
+                    _ => return Err(unknown()),
+                };
+                self.found.push((unit, value * factor, remark.join(" ")));
             }
             _ => {}
         }
         Ok(())
-    }
-
-    fn push(&mut self, unit: &'static str, value: Option<f64>) {
-        let name = match &self.function {
-            Some(function) => format!("{}/{function}", self.name),
-            None => self.name.clone(),
-        };
-        self.found.extend(value.map(|value| (name, unit, value)));
     }
 }
 
@@ -95,24 +109,32 @@ fn rate(unit: &str) -> Option<f64> {
 }
 
 /// The time of an operation is kept where there is one; its inverse says the same.
-fn close(open: Option<Open>, foreign: &mut Foreign) {
+fn close(open: Option<Open>, found: &mut Found) {
     let Some(mut open) = open else { return };
-    if open.found.iter().any(|(_, unit, _)| *unit == "ns/op") {
-        open.found.retain(|(_, unit, _)| *unit != "ops/s");
+    if open.found.iter().any(|(unit, ..)| *unit == "ns/op") {
+        open.found.retain(|(unit, ..)| *unit != "ops/s");
     }
-    if open.found.is_empty() {
-        // `sched messaging` has only its total time.
-        open.found.extend(open.total_ns.map(|total| (open.name.clone(), "ns/benchmark", total)));
+    if open.name == ONLY_TOTAL {
+        open.found.extend(open.total_ns.map(|total| ("ns/benchmark", total, String::new())));
     }
-    if open.found.is_empty() {
-        let why =
-            format!("no figure of `perf bench {}` follows that is understood", open.name.replace('/', " "));
-        foreign.problems.push(Problem::at(open.line, why));
+    let name = match &open.function {
+        Some(function) => format!("{}/{function}", open.name),
+        None => open.name,
+    };
+    // One setting a line, so that a name has only the one in which it differs from others.
+    let parameters: Vec<_> = (1..)
+        .zip(&open.parameters)
+        .map(|(line, text)| (format!("parameters {line}"), text.clone()))
+        .collect();
+    let identity = |unit, remark: String| {
+        let remark = Some(("remark".to_owned(), remark)).filter(|(_, remark)| !remark.is_empty());
+        Identity::new(&name, unit).with(parameters.iter().cloned().chain(remark))
+    };
+    if open.found.is_empty() && !open.has_failed {
+        let why = "perf prints no figure of it in a form that is known".to_owned();
+        found.add(Entry::new(open.line, identity("ns/op", String::new()), Outcome::Skipped(why)));
     }
-    for (name, unit, value) in open.found {
-        match foreign.cases.iter_mut().find(|case| case.name == name && case.unit == unit) {
-            Some(known) => known.runs.push(crate::import::Run::of(value)),
-            None => foreign.cases.push(Case::new(name, unit).averages([value], NOTE)),
-        }
+    for (unit, value, remark) in open.found {
+        found.add(Entry::average(open.line, identity(unit, remark), value, NOTE));
     }
 }

@@ -1,83 +1,150 @@
-//! sockperf's text: the average latency and percentiles of ping-pong and under-load, the rates of throughput.
+//! sockperf's text: the average latency and percentiles of ping-pong and under-load, the rates of throughput. A file may have the output
+//! of several clients one after the other.
+//!
+//! Identity: protocol, address and port of the server, as the client prints them; it prints no other setting.
 
-use super::Format;
-use crate::import::text::{figure, lines};
-use crate::import::{Case, Foreign, Input, Problem, Run, told_percentiles};
+use super::{Format, Text};
+use crate::import::entry::{Entry, Identity, Outcome, told_percentiles};
+use crate::import::found::Found;
+use crate::import::text::{Line, lines};
 
 pub const FORMAT: Format = Format {
     tool: "sockperf",
     about: "sockperf, text of the client: one run with its percentiles",
-    accepts: |text| text.contains("sockperf:"),
-    read,
+    rules: &[
+        "latencies in microseconds become nanoseconds; sockperf halves the round trip, so the unit is a hop, unless it prints a round trip",
+        "BandWidth in MBps is in MiB per second and becomes bytes per second",
+    ],
+    json: None,
+    text: Some(Text {
+        example: "sockperf: Summary: Latency is 16.915 usec",
+        is_line: |line| line.contains("sockperf:"),
+        hint: "sockperf",
+        read,
+    }),
 };
 
-const RULES: [&str; 2] = [
-    "latencies in microseconds become nanoseconds; sockperf halves the round trip, so the unit is a hop",
-    "BandWidth in MBps is in MiB per second and becomes bytes per second",
+/// What sockperf calls the time of a message; with `--full-rtt` it is that of the round trip.
+const LATENCIES: [(&str, &str, &str); 2] = [
+    ("latency", "ns/hop", "Summary: Latency is "),
+    ("round trip", "ns/roundtrip", "Summary: Round trip is "),
 ];
 
-fn read(input: Input<'_>) -> Result<Foreign, Problem> {
-    let mut foreign = Foreign { rules: RULES.into(), ..Foreign::default() };
-    let (mut name, mut observations, mut max_ns) = (String::from("udp"), 0, 0);
-    let mut percentiles = Vec::new();
-    let (mut latency, mut bandwidth, mut messages, mut anomaly) = (None, None, None, None);
-    for (number, line) in lines(input.text) {
-        let line = line.trim_start_matches("sockperf: ");
-        let after = |prefix: &str| line.split_once(prefix).map(|(_, rest)| rest.trim());
-        let first = |text: &str| text.split_whitespace().next().and_then(figure);
-        if let Some(version) = after("== version #") {
-            foreign.version = version.trim_end_matches(['=', ' ']).into();
-        } else if line.starts_with('[') && line.contains("IP =") {
-            name = line.rsplit("# ").next().unwrap_or("udp").to_ascii_lowercase();
-        } else if let Some(text) = after("Summary: Latency is ") {
-            if !text.ends_with("usec") {
-                let unit = text.split_whitespace().last().unwrap_or(text);
-                return Err(Problem::at(number, format!("`{unit}` is not a unit of sockperf's latency")));
+/// What one client has printed.
+#[derive(Default)]
+struct Client {
+    line: usize,
+    protocol: String,
+    settings: Vec<(&'static str, String)>,
+    /// What each figure is of, its unit, and its value.
+    figures: Vec<(&'static str, &'static str, f64)>,
+    percentiles: Vec<(f64, f64)>,
+    observations: u64,
+    max_ns: u64,
+    anomaly: Option<String>,
+    has_failed: bool,
+}
+
+fn read(text: &str, found: &mut Found) {
+    let mut client = Client { line: 1, ..Client::default() };
+    for line in lines(text) {
+        let version =
+            line.text.split_once("== version #").map(|(_, version)| version.trim_end_matches(['=', ' ']));
+        if let Some(version) = version {
+            found.versions.insert(version.into());
+            if client.protocol.is_empty() && client.figures.is_empty() {
+                client.line = line.number;
+            } else {
+                let next = Client { line: line.number, ..Client::default() };
+                std::mem::replace(&mut client, next).close(line.number, found);
             }
-            latency = first(text);
-        } else if let Some(text) = after("Summary: Message Rate is ") {
-            messages = first(text);
-        } else if let Some(text) = after("Summary: BandWidth is ") {
-            if !text.contains("MBps") {
-                return Err(Problem::at(number, "the bandwidth is not in MBps".to_owned()));
-            }
-            bandwidth = first(text);
-        } else if let Some(text) = after("Total ").filter(|text| text.contains("observations")) {
-            observations = first(text).unwrap_or(0.0) as u64;
-        } else if let Some(text) = after("<MAX> observation =") {
-            max_ns = figure(text).map_or(0, |usec| (usec * 1e3) as u64);
-        } else if let Some((percent, usec)) = after("---> percentile ").and_then(|text| text.split_once('='))
-        {
-            percentiles.extend(figure(percent).zip(figure(usec)));
-        } else if line.starts_with("# dropped messages") && lost(line) {
-            anomaly = Some(line.trim_start_matches("# ").to_owned());
+        } else if let Err(why) = client.take(&line) {
+            client.has_failed = true;
+            found.problem(line.number, why);
         }
     }
-    let note = "only the average over the run";
-    let run = |value: f64| Run { anomaly: anomaly.clone(), ..Run::of(value) };
-    let average = |name: String, unit: &str, value: f64| {
-        let mut case = Case::new(name, unit).averages([], note);
-        case.runs = vec![run(value)];
-        case
-    };
-    if let Some(usec) = latency {
-        let mut case = average(format!("{name}/latency"), "ns/hop", usec * 1e3);
-        let told = percentiles.into_iter().map(|(percent, usec)| (percent, usec * 1e3));
-        case.distribution = told_percentiles(told, observations, max_ns);
-        case.notes.extend(case.distribution.as_ref().map(|_| "the percentiles are sockperf's".into()));
-        foreign.cases.push(case);
+    client.close(lines(text).count(), found);
+}
+
+impl Client {
+    fn take(&mut self, line: &Line<'_>) -> Result<(), String> {
+        let text = line.text.trim_start_matches("sockperf: ");
+        let after = |prefix: &str| text.split_once(prefix).map(|(_, rest)| rest.trim());
+        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("`{text}` is not a number"));
+        let first = |text: &str| number(text.split_whitespace().next().unwrap_or_default());
+        if text.starts_with('[') && text.contains("IP =") {
+            line.check_end()?;
+            let setting = |name| {
+                Some(
+                    text.split_once(name)?
+                        .1
+                        .trim_start_matches([' ', '='])
+                        .split_whitespace()
+                        .next()?
+                        .to_owned(),
+                )
+            };
+            let known = [("address", setting("IP")), ("port", setting("PORT"))];
+            self.settings = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+            self.protocol = text.rsplit("# ").next().unwrap_or_default().to_ascii_lowercase();
+        } else if let Some((name, unit, text)) =
+            LATENCIES.iter().find_map(|(name, unit, start)| Some((name, unit, after(start)?)))
+        {
+            if !text.ends_with("usec") {
+                let unit = text.split_whitespace().last().unwrap_or(text);
+                return Err(format!("`{unit}` is not a unit of sockperf's latency"));
+            }
+            self.figures.push((name, unit, first(text)? * 1e3));
+        } else if let Some(text) = after("Summary: Message Rate is ") {
+            if !text.contains("[msg/sec]") {
+                return Err("the message rate is not in msg/sec".into());
+            }
+            self.figures.push(("messages", "messages/s", first(text)?));
+        } else if let Some(text) = after("Summary: BandWidth is ") {
+            if !text.contains("MBps") {
+                return Err("the bandwidth is not in MBps".into());
+            }
+            self.figures.push(("bandwidth", "bytes/s", first(text)? * f64::from(1 << 20)));
+        } else if let Some(text) = after("Total ").filter(|text| text.contains("observations")) {
+            self.observations = first(text)? as u64;
+        } else if let Some(text) = after("<MAX> observation =") {
+            line.check_end()?;
+            self.max_ns = (number(text)? * 1e3) as u64;
+        } else if let Some((percent, usec)) = after("---> percentile ").and_then(|text| text.split_once('='))
+        {
+            line.check_end()?;
+            self.percentiles.push((number(percent.trim())?, number(usec.trim())? * 1e3));
+        } else if text.starts_with("# dropped messages") && has_lost(text) {
+            line.check_end()?;
+            self.anomaly = Some(text.trim_start_matches("# ").to_owned());
+        }
+        Ok(())
     }
-    foreign.cases.extend(messages.map(|rate| average(format!("{name}/messages"), "messages/s", rate)));
-    let bandwidth = bandwidth.map(|rate| rate * f64::from(1 << 20));
-    foreign.cases.extend(bandwidth.map(|rate| average(format!("{name}/bandwidth"), "bytes/s", rate)));
-    if foreign.cases.is_empty() {
-        let last = input.text.lines().count();
-        return Err(Problem::at(last, "sockperf's output ends before its summary"));
+
+    fn close(self, last: usize, found: &mut Found) {
+        if self.figures.is_empty() && !self.has_failed {
+            found.problem(last, "sockperf's output ends before its summary");
+        }
+        let protocol = if self.protocol.is_empty() { "udp" } else { &self.protocol };
+        for (name, unit, value) in self.figures {
+            let identity = Identity::new(format!("{protocol}/{name}"), unit).with(self.settings.clone());
+            let mut entry = Entry::average(self.line, identity, value, "only the average over the run");
+            if let Outcome::Runs(runs) = &mut entry.outcome {
+                runs[0].anomaly.clone_from(&self.anomaly);
+            }
+            if LATENCIES.iter().any(|(latency, ..)| *latency == name) {
+                let told = self.percentiles.iter().copied();
+                entry.distribution = told_percentiles(told, self.observations, self.max_ns);
+                entry
+                    .notes
+                    .extend(entry.distribution.as_ref().map(|_| "the percentiles are sockperf's".into()));
+            }
+            found.add(entry);
+        }
     }
-    Ok(foreign)
 }
 
 /// `# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0`
-fn lost(line: &str) -> bool {
+fn has_lost(line: &str) -> bool {
     line.split(';').any(|part| part.rsplit('=').next().is_some_and(|count| count.trim() != "0"))
 }
