@@ -44,6 +44,105 @@ fn files_that_cannot_be_used_are_named_and_the_others_kept() {
     assert!(!folder.path().join("none.jsonl").exists());
 }
 
+#[test]
+fn skipped_entries_are_listed_with_their_lines_and_are_no_failure() {
+    let folder = folder();
+    let words = format!("import {} --out record.jsonl", file("versions/google-benchmark-1.9.json").display());
+    let stderr = said(folder.path(), &words).with(0).stderr;
+    assert!(stderr.contains("1.9.json`, line 48: `BM_Device`: no such device"), "{stderr}");
+    assert!(stderr.contains("2 figures of google-benchmark from 6 entries"), "{stderr}");
+    let shown = shown(folder.path(), "report record.jsonl");
+    assert!(shown.contains("no such device"), "{shown}");
+}
+
+#[test]
+fn a_file_that_is_no_utf8_text_is_refused_with_a_way_out() {
+    let folder = folder();
+    let json = r#"{"results": [{"command": "work", "times": [1.0]}]}"#;
+    let utf16: Vec<u8> = json.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(folder.path().join("utf16.json"), [&[0xff, 0xfe][..], &utf16].concat()).unwrap();
+    fs::write(folder.path().join("latin.txt"), b"Benchmark\xe9 9 4 ns/op\n").unwrap();
+    fs::write(folder.path().join("nothing"), "").unwrap();
+    fs::write(folder.path().join("marked.json"), format!("\u{feff}{json}")).unwrap();
+    let stderr =
+        said(folder.path(), "import utf16.json latin.txt nothing . --out record.jsonl").with(3).stderr;
+    for part in [
+        "`utf16.json` is UTF-16 text",
+        "iconv -f UTF-16",
+        "`latin.txt`, line 1: is not UTF-8",
+        "`nothing` is empty",
+        "cannot read `.`",
+    ] {
+        assert!(stderr.contains(part), "{part}: {stderr}");
+    }
+    assert!(!folder.path().join("record.jsonl").exists());
+    said(folder.path(), "import marked.json --out record.jsonl").with(0);
+}
+
+/// A file without an end is as good as one that is too large.
+#[test]
+fn a_file_beyond_the_limit_is_refused() {
+    let folder = folder();
+    let large = fs::File::create(folder.path().join("large.json")).unwrap();
+    large.set_len((1 << 30) + 1).unwrap();
+    let stderr = said(folder.path(), "import large.json --out record.jsonl").with(3).stderr;
+    assert!(stderr.contains("larger than 1 GiB") && stderr.contains("split it"), "{stderr}");
+}
+
+/// Statements about hubs, sessions, counters and rankings hold of what this program measures, and not of what others did.
+#[test]
+fn a_report_of_imported_benchmarks_claims_only_what_their_files_tell() {
+    const FOREIGN: [&str; 12] = [
+        "Linux",
+        "best median",
+        "hub",
+        "session",
+        "counter check",
+        "precision asked",
+        "between processes",
+        "max-runs",
+        "0 B",
+        "seed",
+        "at unknown",
+        "not usable",
+    ];
+    let folder = folder();
+    shown(folder.path(), &format!("import {} --out go.jsonl", file("versions/go-1.21-darwin.txt").display()));
+    for format in ["table", "markdown", "html"] {
+        let shown = shown(folder.path(), &format!("report go.jsonl --format {format}"));
+        let shown =
+            shown.split("<style>").next().unwrap().to_owned() + shown.split("</style>").last().unwrap();
+        // The script of a page serves all reports.
+        let shown = shown.split("<script").next().unwrap();
+        for claim in FOREIGN {
+            assert!(!shown.contains(claim), "{format}: {claim} in {shown}");
+        }
+        assert!(
+            shown.contains("darwin arm64") && shown.contains("does not say when it was measured"),
+            "{format}: {shown}"
+        );
+    }
+    let table = shown(folder.path(), "report go.jsonl");
+    let rows: Vec<&str> = table.lines().filter(|line| line.contains("go:P")).collect();
+    assert!(
+        rows.len() == 2 && rows[0].contains("go:Push") && rows.iter().all(|row| !row.contains('*')),
+        "{table}"
+    );
+    shown(
+        folder.path(),
+        &format!("import {} --out old.jsonl", file("versions/google-benchmark-1.4.json").display()),
+    );
+    let old = shown(folder.path(), "report old.jsonl").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        old.contains("2026-01-02T03:04:05Z (by a clock whose time zone the file does not tell, read as UTC)"),
+        "{old}"
+    );
+    // hyperfine itself says which of its commands is the fastest.
+    shown(folder.path(), &format!("import {} --out ranked.jsonl", file("hyperfine.json").display()));
+    let ranked = shown(folder.path(), "report ranked.jsonl");
+    assert!(ranked.contains("*552") && ranked.contains("best median"), "{ranked}");
+}
+
 /// A hyperfine file of one command that always takes the same.
 fn imported(folder: &Path, name: &str, seconds: f64, commit: &str) {
     let file = json!({"results": [{"command": "work", "times": vec![seconds; 8]}]});
