@@ -75,9 +75,13 @@ fn content(path: &Path) -> Result<Vec<u8>, String> {
     let name = path.display();
     let cannot = |error| format!("cannot read `{name}`: {error}");
     let file = File::open(path).map_err(cannot)?;
+    let length = file.metadata().map_err(cannot)?.len();
     let mut content = Vec::new();
-    file.take(LARGEST_FILE + 1).read_to_end(&mut content).map_err(cannot)?;
-    if content.len() as u64 > LARGEST_FILE {
+    // A pipe has no length.
+    if length <= LARGEST_FILE {
+        file.take(LARGEST_FILE + 1).read_to_end(&mut content).map_err(cannot)?;
+    }
+    if length.max(content.len() as u64) > LARGEST_FILE {
         return Err(format!(
             "`{name}` is larger than 1 GiB, the most that is read; split it, or let the tool write less (averages, fewer repetitions)"
         ));

@@ -103,8 +103,9 @@ mod tests {
     fn calls_of_a_bus_that_runs_tell_what_messages_take_as_those_of_the_suite_do() {
         let text = include_str!("../../../../lab/record/tests/files/dbus-ping-pong.json");
         let mut import = Import::default();
-        import.add(Input { path: Path::new("calls.json"), text }).unwrap();
-        let of = Transmission::of_record(&import.lines(&About::default()));
+        assert_eq!(import.add(Input { path: Path::new("calls.json"), text }).problems, []);
+        let lines: Vec<_> = import.into_lines(&About::default()).collect();
+        let of = Transmission::of_record(&lines);
         let [(name, of)] = of.iter().collect::<Vec<_>>()[..] else { panic!("one bus: {of:?}") };
         assert_eq!((name.as_str(), of.0.len()), (OF_A_BUS, 2));
         assert!(of.message_ns(1.0) > 0.0);
