@@ -259,6 +259,12 @@ mod tests {
     }
 
     #[test]
+    fn line_that_is_too_long_fails_also_when_all_of_it_has_come() {
+        let line = format!("\0AUTH {}\r\n", "x".repeat(LINE_BYTES_MAX));
+        assert!(matches!(say(&[line.as_bytes()]).0, Progress::Failed(_)));
+    }
+
+    #[test]
     fn a_server_accepts_the_client_of_its_user_and_rejects_others() {
         for (uid, accepted) in [(Some(1000), true), (None, true), (Some(1001), false)] {
             let (mut server, mut output) = (Server::new(uid), Vec::new());

@@ -454,6 +454,14 @@ mod tests {
         }
     }
 
+    /// A path that begins where the steps are used up is checked as a long one.
+    #[test]
+    fn root_path_is_valid_where_the_steps_end() {
+        for steps in 1..4 {
+            assert!(slices(Body::default().object("/").object("/"), steps).is_ok(), "{steps}");
+        }
+    }
+
     #[test]
     fn an_array_of_more_than_64_mib_is_refused_before_its_elements_are_looked_at() {
         for types in ["ay", "as"] {

@@ -52,8 +52,8 @@ fn works(group: &Group, publisher: &mut Publisher, subscriber: &mut Subscriber) 
 fn requests_of_any_kind_leave_a_group_as_it_was() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/control");
     let group = Group::create("control", small().late_publishers()).unwrap();
-    let (mut publisher, mut subscriber) =
-        (group.publisher().unwrap(), group.subscribe(Policy::Reliable).unwrap());
+    let ends = (group.publisher().unwrap(), group.subscribe(Policy::Reliable).unwrap());
+    let ends = std::cell::RefCell::new(ends);
     let fds: Vec<OwnedFd> = genuine(&group).into();
     fuzz::run(corpus, &["CWY1\u{9}\0\0\0", "\0\0\0\0", "\u{1}\0\0\0"], |input| {
         let before = held();
@@ -75,7 +75,8 @@ fn requests_of_any_kind_leave_a_group_as_it_was() {
             answers.push(received.ok().map(|(bytes, fds)| (bytes, fds, answer[8], answer[12])));
         }
         drop(connections);
-        works(&group, &mut publisher, &mut subscriber);
+        let (publisher, subscriber) = &mut *ends.borrow_mut();
+        works(&group, publisher, subscriber);
         eventually_seen("descriptors stay", held, |count| *count <= before);
         answers
     });
