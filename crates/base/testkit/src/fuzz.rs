@@ -6,6 +6,7 @@
 //! [`run`] starts the test program once more, so that a panic, an abort, a stack overflow, an endless loop and an allocation without bound all
 //! end in the same report, with the input in a file. The result of a target stands for what the input made the code do: an input with a new
 //! result is mutated, too.
+#![allow(clippy::print_stdout, reason = "a target prints how much of it was run")]
 
 use std::collections::HashSet;
 use std::fs::{self, File};

@@ -46,8 +46,6 @@ mod descriptors;
 pub mod driver;
 mod end;
 mod error;
-#[cfg(test)]
-mod fuzz;
 pub mod launch;
 mod limit;
 mod listen;

@@ -199,7 +199,7 @@ fn may_pass(error: &io::Error) -> bool {
 }
 
 /// Name and program of one file.
-pub(crate) fn parse(text: &str) -> Result<(String, Service), String> {
+fn parse(text: &str) -> Result<(String, Service), String> {
     let (mut is_ours, mut name, mut exec, mut user, mut unit) = (false, None, None, None, None);
     for line in text.lines().map(str::trim) {
         if let Some(group) = line.strip_prefix('[') {

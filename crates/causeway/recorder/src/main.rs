@@ -17,8 +17,6 @@ mod chunk;
 mod failure;
 mod file;
 mod frames;
-#[cfg(test)]
-mod fuzz;
 mod layout;
 mod read;
 mod record;

@@ -6,8 +6,6 @@ extern crate causeway_testkit;
 
 #[cfg(not(loom))]
 mod document;
-#[cfg(not(loom))]
-mod fuzz;
 #[cfg(loom)]
 mod loom;
 #[cfg(not(loom))]

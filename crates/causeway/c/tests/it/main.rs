@@ -5,7 +5,6 @@ extern crate causeway_testkit;
 
 mod bindings;
 mod every;
-mod fuzz;
 mod header;
 mod installed;
 mod programs;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{START_NS, boot, mixed, to_driver};
+use crate::common::{Random, START_NS, boot, mixed, to_driver};
 use crate::oracle::parsed_by_zbus;
 use causeway_dbus_wire::driver::DRIVER;
 use causeway_dbus_wire::wire::{Body, Builder, Header, Leaf, walk};
@@ -172,7 +172,7 @@ fn invalid_messages_are_counted_by_reason() {
 }
 
 /// The same packets as pcapng, in either byte order, with a resolution of nanoseconds and blocks of other types.
-pub fn as_pcapng(packets: &[(u64, Vec<u8>)], is_big: bool) -> Vec<u8> {
+fn as_pcapng(packets: &[(u64, Vec<u8>)], is_big: bool) -> Vec<u8> {
     let four = |number: u32| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
     let two = |number: u16| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
     let block = |kind: u32, body: &[u8]| {
@@ -289,6 +289,34 @@ fn no_string_of_a_capture_survives_its_anonymisation_and_its_facts_do() {
         };
         assert_eq!(kinds(&before), kinds(&after));
     }
+}
+
+/// Whatever is in a file, it is read to its end; what was not touched is found again.
+#[test]
+fn any_damage_is_survived() {
+    let capture = mixed(Vec::new(), 300);
+    let text = b"sig\t1795312165.405407\t11\t:1.4\t<none>\t/a/b\ta.b\tC\n".repeat(50);
+    let pcapng = as_pcapng(&messages(&capture).0, false);
+    let mut random = Random(1);
+    let mut found = 0;
+    for whole in [&capture, &pcapng, &text] {
+        for _ in 0..60 {
+            let mut damaged = whole.clone();
+            for _ in 0..=random.below(20) {
+                let place = random.below(damaged.len());
+                damaged[place] = random.below(256) as u8;
+            }
+            damaged.truncate(1 + random.below(damaged.len()));
+            let Ok(mut reader) = Reader::new(&damaged[..]) else { continue };
+            let (mut analyzer, mut anonymizer) = (Analyzer::new(Options::default()), Anonymizer::new());
+            while let Some(packet) = reader.next_packet().unwrap() {
+                analyzer.push(&packet);
+                let _ = anonymizer.message(packet.bytes);
+            }
+            found += analyzer.finish().facts.totals.messages;
+        }
+    }
+    assert!(found > 5_000, "{found}");
 }
 
 /// Each message is one piece of work of the broker, or belongs to one.

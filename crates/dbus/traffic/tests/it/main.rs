@@ -5,5 +5,4 @@ extern crate causeway_testkit;
 
 mod captures;
 mod common;
-mod fuzz;
 mod oracle;

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use causeway_dbus_wire::rule::MatchRule;
-use causeway_dbus_wire::wire::{Args, Body, Builder, Endian, Header, Leaf, message_bytes, signature, walk};
+use causeway_dbus_wire::wire::{
+    Args, Body, Builder, Endian, Header, Kind, Leaf, message_bytes, signature, walk,
+};
 use proptest::collection::{hash_map, vec};
 use proptest::prelude::*;
 use zbus::message::Message;
@@ -25,7 +27,7 @@ pub fn parsed_by_zbus(bytes: &[u8]) -> Result<Message, zbus::Error> {
 }
 
 /// The fields of both headers, as text.
-pub fn fields(header: &Header<'_>) -> [Option<String>; 9] {
+fn fields(header: &Header<'_>) -> [Option<String>; 9] {
     let text = |text: Option<&str>| text.map(String::from);
     [
         text(header.path),
@@ -46,7 +48,7 @@ pub fn fields(header: &Header<'_>) -> [Option<String>; 9] {
     ]
 }
 
-pub fn their_fields(message: &Message) -> [Option<String>; 9] {
+fn their_fields(message: &Message) -> [Option<String>; 9] {
     let header = message.header();
     let primary = header.primary();
     let kind = primary.msg_type() as u8;
@@ -162,6 +164,26 @@ proptest! {
         prop_assert_eq!((first, number, list), (text, serial, texts.iter().map(ToString::to_string).collect()));
     }
 
+    /// A message with changed bytes is refused or understood alike; nothing panics and nothing is read beyond the end.
+    #[test]
+    fn changed_bytes_are_refused_or_mean_the_same(
+        endian in endian(), values in values(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), cut in any::<prop::sample::Index>(),
+    ) {
+        let message = Message::signal("/a/b", "a.B", "C").sender(":1.5").endian(theirs(endian)).build(&values).unwrap();
+        let mut bytes = message.data().bytes().to_vec();
+        for (place, value) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        if let Ok(header) = Header::parse(&bytes) {
+            let _ = walk(&header, &bytes[header.header_bytes..], &mut |_, _| {});
+            if header.message_bytes() == bytes.len() && !matches!(header.kind, Kind::Other(_)) && let Ok(theirs) = parsed_by_zbus(&bytes) {
+                prop_assert_eq!(fields(&header), their_fields(&theirs));
+            }
+        }
+        let _ = Header::parse(&bytes[..cut.index(bytes.len())]);
+    }
+
     #[test]
     fn signatures_are_valid_for_both_or_for_none(text in "[ybnqiuxtdsogva(){}]{0,14}") {
         prop_assert_eq!(signature::check(&text).is_ok(), Signature::try_from(text.as_str()).is_ok(), "{}", text);
@@ -225,5 +247,16 @@ proptest! {
         prop_assert_eq!(&their.to_string().parse::<MatchRule>().unwrap(), &ours);
         let printed = ours.to_string();
         prop_assert_eq!(zbus::MatchRule::try_from(printed.as_str()).unwrap(), their);
+    }
+
+    #[test]
+    fn a_rule_that_subsumes_another_matches_all_that_the_other_matches(wide in rule(), narrow in rule(), bytes in bytes_of_a_signal()) {
+        let (wide, narrow): (MatchRule, MatchRule) = (wide.parse().unwrap(), narrow.parse().unwrap());
+        let header = Header::parse(&bytes).unwrap();
+        let args: Vec<_> = Args::new(&header, &bytes[header.header_bytes..]).map(Result::unwrap).collect();
+        if wide.subsumes(&narrow) && narrow.matches(&header, &args, &()) {
+            prop_assert!(wide.matches(&header, &args, &()), "{} / {}", wide, narrow);
+        }
+        prop_assert!(narrow.subsumes(&narrow) && MatchRule::default().subsumes(&narrow));
     }
 }

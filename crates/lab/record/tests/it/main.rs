@@ -5,6 +5,5 @@ extern crate causeway_testkit;
 
 mod contests;
 mod fields;
-mod fuzz;
 mod import;
 mod laws;

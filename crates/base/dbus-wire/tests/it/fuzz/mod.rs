@@ -1,5 +1,3 @@
 //! Bytes and texts that others send: none of them is understood in two ways, and none stops its reader.
 
-mod message;
-mod sasl;
 mod text;

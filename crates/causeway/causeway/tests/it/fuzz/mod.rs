@@ -1,4 +1,0 @@
-//! What other processes write into sockets and shared memory.
-
-mod control;
-mod memory;
