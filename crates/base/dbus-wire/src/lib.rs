@@ -13,6 +13,7 @@
 pub mod address;
 pub mod driver;
 pub mod introspection;
+pub mod number;
 pub mod random;
 pub mod rule;
 pub mod sasl;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use super::{ARG_MAX, ArgMatch, MatchRule, PathMatch};
+use crate::number::leading_integer;
 use crate::wire::{Kind, names};
 
 /// Most bytes of a rule. The reference implementation refuses longer ones; the specification names no limit.
@@ -20,18 +21,23 @@ pub struct Part<'a> {
     pub at: Range<usize>,
 }
 
-/// Splits the text of a rule. Neither keys nor values are checked. Fails if a part has no `=`, or a quote is not
-/// closed.
+const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
+
+/// Splits the text of a rule. Neither keys nor values are checked. An empty key ends the rule, as in the reference implementation: `=` is the
+/// rule without conditions. Fails if a part has no `=`, or a quote is not closed.
 pub fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
     let mut parts = Vec::new();
     let mut at = 0;
     loop {
-        at = text.len() - text[at..].trim_start().len();
-        if at == text.len() {
+        at = text.len() - text[at..].trim_start_matches(BLANKS).len();
+        if at == text.len() || text[at..].starts_with('=') {
             return Ok(parts);
         }
         let equals = text[at..].find('=').ok_or_else(|| format!("`{}` has no value", &text[at..]))?;
-        let key = text[at..at + equals].trim_end();
+        let key = text[at..at + equals].trim_end_matches(BLANKS);
+        if key.contains(BLANKS) {
+            return Err(format!("`{key}` has no value"));
+        }
         let start = at + equals + 1;
         let (value, end) = value(text, start)?;
         parts.push(Part { key, value, at: start..end });
@@ -39,18 +45,20 @@ pub fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
     }
 }
 
-/// The value from `start` on, and its end. Between apostrophes all is literal; outside, `\'` is one and a comma ends the value.
+/// The value from `start` on, and its end. Between apostrophes all is literal; outside, a comma ends the value, and a backslash takes this
+/// meaning from a comma or an apostrophe. It stays in the value but before an apostrophe.
 fn value(text: &str, start: usize) -> Result<(String, usize), String> {
     let (mut value, mut quoted) = (String::new(), false);
-    let mut letters = text[start..].char_indices().peekable();
+    let mut letters = text[start..].char_indices();
     while let Some((at, letter)) = letters.next() {
         match letter {
             '\'' => quoted = !quoted,
             ',' if !quoted => return Ok((value, start + at)),
-            '\\' if !quoted && letters.peek().is_some_and(|(_, next)| *next == '\'') => {
-                value.push('\'');
-                letters.next();
-            }
+            '\\' if !quoted => match letters.next() {
+                Some((_, '\'')) => value.push('\''),
+                Some((_, other)) => value.extend(['\\', other]),
+                None => value.push('\\'),
+            },
             _ => value.push(letter),
         }
     }
@@ -66,7 +74,6 @@ impl FromStr for MatchRule {
             return Err(format!("a rule of {} bytes is longer than {RULE_BYTES_MAX}", text.len()));
         }
         let mut rule = MatchRule::default();
-        let mut eavesdrop = None;
         for Part { key, value, .. } in parts(text)? {
             match key {
                 "type" => once(&mut rule.kind, key, kind(&value)?)?,
@@ -80,14 +87,14 @@ impl FromStr for MatchRule {
                 }
                 "destination" => once(&mut rule.destination, key, checked(key, value, names::is_bus_name)?)?,
                 "eavesdrop" => {
+                    // Given twice, the last counts: monitors put it behind the rules of their users.
                     let wanted = value.parse();
-                    let wanted = wanted.map_err(|_| format!("eavesdrop is true or false, not `{value}`"))?;
-                    once(&mut eavesdrop, key, wanted)?;
+                    rule.eavesdrop =
+                        wanted.map_err(|_| format!("eavesdrop is true or false, not `{value}`"))?;
                 }
                 _ => rule.add_arg(key, value)?,
             }
         }
-        rule.eavesdrop = eavesdrop.unwrap_or(false);
         rule.args.sort_by_key(|(index, _)| *index);
         Ok(rule)
     }
@@ -99,15 +106,13 @@ impl MatchRule {
         let (index, arg) = if key == "arg0namespace" {
             (0, ArgMatch::Namespace(checked(key, value, names::is_namespace)?))
         } else {
-            let digits = key.strip_prefix("arg").ok_or_else(unknown)?;
-            let (digits, arg) = match digits.strip_suffix("path") {
-                Some(digits) => (digits, ArgMatch::Path(value)),
-                None => (digits, ArgMatch::Text(value)),
+            let (index, suffix) = key.strip_prefix("arg").and_then(leading_integer).ok_or_else(unknown)?;
+            let arg = match suffix {
+                "" => ArgMatch::Text(value),
+                "path" => ArgMatch::Path(value),
+                _ => return Err(unknown()),
             };
-            if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-                return Err(unknown());
-            }
-            let index = digits.parse().ok().filter(|index| *index <= ARG_MAX);
+            let index = u8::try_from(index).ok().filter(|index| *index <= ARG_MAX);
             (index.ok_or_else(|| format!("`{key}` is beyond argument {ARG_MAX}"))?, arg)
         };
         if self.args.iter().any(|(other, _)| *other == index) {
@@ -158,6 +163,9 @@ mod tests {
         assert_eq!(value(r"arg0='\',arg1='x'"), r"\");
         assert_eq!(value(r"arg0='a,b'"), "a,b");
         assert_eq!(value(r"arg0=a\b'c'd"), r"a\bcd");
+        assert_eq!(value(r"arg0=a\,b,arg1='x'"), r"a\,b");
+        assert_eq!(value(r"arg0=\\'a,'"), r"\\a,");
+        assert_eq!(value(r"arg0=a\"), r"a\");
     }
 
     #[test]
@@ -174,18 +182,43 @@ mod tests {
     }
 
     #[test]
+    fn rules_that_the_reference_implementation_takes_are_rules() {
+        for (text, same) in [
+            ("=", ""),
+            (" \t=type='none'", ""),
+            ("member='A',=,member='B'", "member='A'"),
+            ("member='A', \r\n", "member='A'"),
+            ("eavesdrop='true',eavesdrop='false'", ""),
+            ("arg0x3f='a'", "arg63='a'"),
+            ("arg010path='/a'", "arg8path='/a'"),
+            ("arg+00=a", "arg0='a'"),
+        ] {
+            assert_eq!(rule(text), rule(same), "{text}");
+        }
+        for text in ["arg0namespace=':1'", "sender=':'", "destination=':.a'"] {
+            rule(text);
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         for (text, why) in [
             ("type='signals'", "`signals` is not a type of message"),
             ("foo='1'", "`foo` is not a key of a match rule"),
             ("arg64='1'", "`arg64` is beyond argument 63"),
             ("arg='1'", "`arg` is not a key of a match rule"),
+            ("arg08='1'", "`arg08` is not a key of a match rule"),
+            ("arg0xpath='/'", "`arg0xpath` is not a key of a match rule"),
+            ("arg00namespace='a'", "`arg00namespace` is not a key of a match rule"),
+            ("arg99999999999999999999='1'", "`arg99999999999999999999` is not a key of a match rule"),
+            ("\u{a0}=''", "`\u{a0}` is not a key of a match rule"),
             ("member='a',member='b'", "`member` is given twice"),
             ("path='/',path_namespace='/'", "`path` and `path_namespace` exclude each other"),
             ("arg0='a',arg0path='/a'", "argument 0 is matched twice"),
             ("interface='x'", "`x` is not valid for interface"),
             ("type='signal", "a quote is not closed"),
             ("type", "`type` has no value"),
+            ("arg 0=''", "`arg 0` has no value"),
         ] {
             assert_eq!(text.parse::<MatchRule>().unwrap_err().to_string(), why, "{text}");
         }

@@ -7,11 +7,13 @@ pub fn is_bus_name(name: &str) -> bool {
     is_unique(name) || is_well_known(name)
 }
 
-/// A unique name: a colon, then at least two elements, which may start with a digit.
+/// A unique name: a colon, then elements, which may start with a digit. The specification asks for two at least; the reference
+/// implementation takes fewer, and a dot before the first, too. Programs may have such names in their messages and match rules.
 pub fn is_unique(name: &str) -> bool {
     name.strip_prefix(':').is_some_and(|rest| {
+        let elements_only = rest.strip_prefix('.').unwrap_or(rest);
         name.len() <= NAME_BYTES_MAX
-            && elements::<b'.'>(rest, WORD | HYPHEN, true).is_some_and(|count| count > 1)
+            && (rest.is_empty() || elements::<b'.'>(elements_only, WORD | HYPHEN, true).is_some())
     })
 }
 
@@ -21,9 +23,9 @@ pub fn is_well_known(name: &str) -> bool {
         && elements::<b'.'>(name, WORD | HYPHEN, false).is_some_and(|count| count > 1)
 }
 
-/// What `arg0namespace` takes: a well-known name, or the first elements of one.
+/// What `arg0namespace` takes: a name, or the first elements of a well-known one.
 pub fn is_namespace(name: &str) -> bool {
-    name.len() <= NAME_BYTES_MAX && elements::<b'.'>(name, WORD | HYPHEN, false).is_some()
+    is_unique(name) || name.len() <= NAME_BYTES_MAX && elements::<b'.'>(name, WORD | HYPHEN, false).is_some()
 }
 
 /// An interface name, or the name of an error: at least two elements without hyphens.
@@ -117,14 +119,15 @@ mod tests {
 
     #[test]
     fn names_of_each_kind_are_told_apart() {
-        assert!(is_unique(":1.0") && is_unique(":not.active.yet") && !is_unique(":1") && !is_unique("1.0"));
+        assert!([":1.0", ":not.active.yet", ":1", ":", ":.a", ":-"].into_iter().all(is_unique));
+        assert!(!["1.0", "", ":.", ":a.", ":a..b", ":..a", ":a b", "::"].into_iter().any(is_unique));
         assert!(
             is_well_known("a.b-c") && !is_well_known("a") && !is_well_known("a.1b") && !is_well_known("a..b")
         );
         assert!(is_interface("a.b_c") && !is_interface("a.b-c") && !is_interface(".a.b"));
         assert!(is_member("Get") && !is_member("a.b") && !is_member("9") && !is_member(""));
         assert!(is_path("/") && is_path("/a/0") && !is_path("/a/") && !is_path("//") && !is_path("a"));
-        assert!(is_namespace("com") && !is_namespace(""));
+        assert!(is_namespace("com") && is_namespace(":1") && !is_namespace("") && !is_namespace("1"));
         assert!(!is_member(&"m".repeat(256)) && is_member(&"m".repeat(255)));
     }
 
