@@ -12,9 +12,9 @@ use crate::connection::Incoming;
 use crate::end::End;
 use crate::member::{MemberId, Stage};
 use crate::message::{LazyArgs, Message};
-use crate::{driver, error};
+use crate::{descriptors, driver, error};
 
-/// The specification has receivers ignore such a message; its sender is told, as by dbus-daemon.
+/// The specification has receivers ignore such a message; the sender of one to somebody is told, as by dbus-daemon.
 const UNKNOWN_TYPE: &str = "the bus passes no messages of an unknown type";
 
 impl Bus {
@@ -47,16 +47,25 @@ impl Bus {
                 End::Protocol("it sent a message before Hello".into())
             }
             _ if matches!(header.kind, Kind::Other(_)) => {
-                self.refuse(from, header, error::ACCESS_DENIED, UNKNOWN_TYPE);
+                if header.destination.is_some() {
+                    self.refuse(from, header, error::ACCESS_DENIED, UNKNOWN_TYPE);
+                }
                 return false;
             }
             _ => match self.config.limits.check_message(0, header.unix_fds) {
-                Ok(()) => return true,
+                Ok(()) => return self.has_room_for(from, header),
                 Err(limit) => End::Limit(limit),
             },
         };
         self.disconnect(from, why);
         false
+    }
+
+    /// May the bus keep the descriptors of a message? Otherwise somebody is told.
+    fn has_room_for(&mut self, from: MemberId, header: &Header<'_>) -> bool {
+        let count = u64::from(header.unix_fds);
+        let checked = if count == 0 { Ok(()) } else { self.room.check(count, descriptors::open_count()) };
+        checked.inspect_err(|limit| self.refuse_descriptors(from, header, limit)).is_ok()
     }
 
     fn pass_stamped(&mut self, from: MemberId, header: &Header<'_>, message: &Rc<Message>) {

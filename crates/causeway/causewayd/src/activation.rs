@@ -14,6 +14,8 @@ use crate::message::Message;
 pub enum Wants {
     /// The service is to get it.
     Delivery,
+    /// The policy denies it to its sender, who is told so if a file provides the name, and otherwise that none does.
+    Refusal,
     /// It is a call of `StartServiceByName`.
     Start,
     /// It is a call of `ListActivatableNames`, which waits under [`ALL_NAMES`].
@@ -180,7 +182,8 @@ impl Starts {
             if start.messages.is_empty() && start.calls.is_empty() && start.phase == Phase::LookedUp {
                 // Who says that a service is to be started need not wait for it. But nobody is charged for that any more.
                 self.alone.insert(start.number);
-                if self.alone.len() > ALONE_MAX {
+                let is_denied = taken.as_ref().is_some_and(|taken| taken.wants == Wants::Refusal);
+                if is_denied || self.alone.len() > ALONE_MAX {
                     drop(self.end(&name));
                 }
             }
@@ -266,6 +269,22 @@ impl Starts {
                 None => *seen = Seen { has_messages: true, up_to: 0 },
             }
         }
+    }
+
+    /// Takes out what waits for a service to learn that it is there and the policy denies it. For each, [`left`](Starts::left) must be called.
+    pub fn take_denied(&mut self, name: &str) -> Vec<Waiting> {
+        let Some(start) = self.by_name.get_mut(name) else { return Vec::new() };
+        let denied = start.calls.iter().filter(|(_, waiting)| waiting.wants == Wants::Refusal);
+        let places: Vec<u64> = denied.map(|(place, _)| *place).collect();
+        places.iter().filter_map(|place| start.calls.remove(place)).collect()
+    }
+
+    /// Is there anything for which a service that was looked up is to be started?
+    pub fn is_wanted(&self, name: &str) -> bool {
+        let start = self.by_name.get(name);
+        start.is_some_and(|start| {
+            !start.messages.is_empty() || !start.calls.is_empty() || self.alone.contains(&start.number)
+        })
     }
 
     /// Who waits for a service first.

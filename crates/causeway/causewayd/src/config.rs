@@ -47,6 +47,8 @@ pub struct Limits {
     pub message_bytes: usize,
     pub message_descriptors: u32,
     pub connections: usize,
+    /// Is that limit lower than configured, because the process may open too few files?
+    pub are_connections_cut: bool,
     pub incomplete_connections: usize,
     pub connections_per_user: usize,
     pub service_starts: usize,
@@ -72,10 +74,12 @@ impl Default for Limits {
                 matches: 512,
                 calls: 128,
                 incoming: 127 << 20,
+                are_descriptors_cut: false,
             },
             message_bytes: 32 << 20,
             message_descriptors: 253,
             connections: 2048,
+            are_connections_cut: false,
             incomplete_connections: 64,
             connections_per_user: 256,
             service_starts: 512,
@@ -100,6 +104,7 @@ impl Limits {
                 matches: entries,
                 calls: entries,
                 incoming: bytes,
+                are_descriptors_cut: false,
             },
             message_bytes: MESSAGE_BYTES_MAX,
             connections: 100_000,
@@ -192,7 +197,8 @@ pub fn make_transient_service_dir(config: &Config) {
     let _ = make(&folder);
 }
 
-fn transient_service_dir() -> Option<PathBuf> {
+/// The folder of services that come and go with a session.
+pub(crate) fn transient_service_dir() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty())?;
     Some(PathBuf::from(runtime).join("dbus-1/services"))
 }

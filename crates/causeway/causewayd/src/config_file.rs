@@ -1,11 +1,14 @@
 //! Reads configuration files of dbus-daemon.
 //!
-//! What this bus does not do is put into [`Config::warnings`] where going on without it is safe, and refused where it would let
-//! somebody do more than the file says. Source: dbus-daemon(1), "CONFIGURATION FILE".
+//! A file that dbus-daemon refuses is refused, with the same consequence: the bus does not start, except for a file of an `<includedir>`,
+//! which is left out as a whole with a warning. Features that this bus lacks become [`Config::warnings`] where going on without them is safe.
+//! Source: dbus-daemon(1), "CONFIGURATION FILE", and the comparison with the program in `tests/it/configuration.rs`.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use causeway_dbus_wire::number::leading_integer;
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::config::{Config, session_service_dirs};
@@ -23,16 +26,65 @@ const SYSTEM_SERVICE_DIRS: &[&str] = &[
     "/lib/dbus-1/system-services",
 ];
 
-/// Why a configuration cannot be used: which file, and what is wrong.
+/// The content that an element may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Nothing,
+    Text,
+    Elements,
+}
+
+/// The elements of `<busconfig>`, with their attributes and content. dbus-daemon refuses a file that has others.
+const ELEMENTS: &[(&str, &str, Content)] = &[
+    ("allow_anonymous", "", Content::Nothing),
+    ("apparmor", "mode", Content::Nothing),
+    ("auth", "", Content::Text),
+    ("fork", "", Content::Nothing),
+    ("include", "ignore_missing if_selinux_enabled selinux_root_relative", Content::Text),
+    ("includedir", "", Content::Text),
+    ("keep_umask", "", Content::Nothing),
+    ("limit", "name", Content::Text),
+    ("listen", "", Content::Text),
+    ("pidfile", "", Content::Text),
+    ("policy", "context user group at_console", Content::Elements),
+    ("selinux", "", Content::Elements),
+    ("servicedir", "", Content::Text),
+    ("servicehelper", "", Content::Text),
+    ("standard_session_servicedirs", "", Content::Nothing),
+    ("standard_system_servicedirs", "", Content::Nothing),
+    ("syslog", "", Content::Nothing),
+    ("type", "", Content::Text),
+    ("user", "", Content::Text),
+];
+
+/// Why a configuration cannot be used: which file and line, and the reason.
 #[derive(Debug)]
 pub struct BadConfig {
     file: PathBuf,
+    line: Option<u32>,
     why: String,
+    /// Does the file not exist?
+    is_missing: bool,
+}
+
+impl BadConfig {
+    fn unreadable(file: &Path, error: &io::Error) -> BadConfig {
+        let is_missing = error.kind() == ErrorKind::NotFound;
+        BadConfig { file: file.into(), line: None, why: error.to_string(), is_missing }
+    }
+
+    fn at(file: &Path, line: u32, why: impl Into<String>) -> BadConfig {
+        BadConfig { file: file.into(), line: Some(line), why: why.into(), is_missing: false }
+    }
 }
 
 impl fmt::Display for BadConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file.display(), self.why)
+        write!(f, "{}:", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}", self.why)
     }
 }
 
@@ -49,100 +101,217 @@ pub fn read(file: &Path) -> Result<Config, BadConfig> {
 }
 
 fn read_into(config: &mut Config, file: &Path, depth: usize) -> Result<(), BadConfig> {
-    let bad = |why: String| BadConfig { file: file.into(), why };
-    if depth > DEPTH_MAX {
-        return Err(bad("it includes itself".into()));
+    let text = text_file::read(file, BYTES_MAX).map_err(|error| BadConfig::unreadable(file, &error))?;
+    if text.trim().is_empty() {
+        return Err(BadConfig::at(file, 1, "the file is empty"));
     }
-    let text = text_file::read(file, BYTES_MAX).map_err(|error| bad(error.to_string()))?;
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
-    let document = Document::parse_with_options(&text, options).map_err(|error| bad(error.to_string()))?;
+    let document = Document::parse_with_options(&text, options)
+        .map_err(|error| BadConfig::at(file, error.pos().row, format!("invalid XML: {error}")))?;
     let root = document.root_element();
+    let bad = |node: Node<'_, '_>, why: String| BadConfig::at(file, line(node), why);
     if !root.has_tag_name("busconfig") {
-        return Err(bad(format!("its element is <{}>, not <busconfig>", root.tag_name().name())));
+        let why = format!("the root element is <{}>, not <busconfig>", root.tag_name().name());
+        return Err(bad(root, why));
     }
+    check_form(root, "", Content::Elements).map_err(|why| bad(root, why))?;
     for node in root.children().filter(Node::is_element) {
-        element(config, node, file, depth).map_err(|why| match why {
-            Why::Here(why) => bad(why),
-            Why::There(other) => other,
-        })?;
+        let name = node.tag_name().name();
+        let Some((_, attributes, content)) = ELEMENTS.iter().find(|(known, ..)| *known == name) else {
+            return Err(bad(node, format!("unknown element <{name}>")));
+        };
+        check_form(node, attributes, *content).map_err(|why| bad(node, why))?;
+        match name {
+            "include" => include(config, node, file, depth)?,
+            "includedir" => include_folder(config, node, file, depth)?,
+            "policy" => policy_file::add(config, node, file).map_err(|(node, why)| bad(node, why))?,
+            _ => set(config, node, file).map_err(|why| bad(node, why))?,
+        }
     }
     Ok(())
 }
 
-enum Why {
-    Here(String),
-    There(BadConfig),
+/// The line of its file in which an element begins.
+pub(crate) fn line(node: Node<'_, '_>) -> u32 {
+    node.document().text_pos_at(node.range().start).row
 }
 
-impl From<String> for Why {
-    fn from(why: String) -> Why {
-        Why::Here(why)
+/// The text of an element, without the comments in it and the white space around it.
+fn text(node: Node<'_, '_>) -> String {
+    let texts = node.children().filter(Node::is_text).filter_map(|text| text.text());
+    texts.collect::<String>().trim().to_owned()
+}
+
+/// Checks that an element has only these attributes, which are separated by spaces, and this content.
+pub(crate) fn check_form(node: Node<'_, '_>, attributes: &str, content: Content) -> Result<(), String> {
+    let element = node.tag_name().name();
+    // dbus-daemon knows no namespaces: `xmlns` is an unknown attribute to it.
+    let is_declared = node.namespaces().any(|namespace| namespace.uri() != roxmltree::NS_XML_URI);
+    if is_declared || node.attributes().any(|attribute| attribute.namespace().is_some()) {
+        return Err(format!("<{element}> has an XML namespace, and a configuration has none"));
+    }
+    let mut names = node.attributes().map(|attribute| attribute.name());
+    if let Some(other) = names.find(|name| !attributes.split(' ').any(|known| known == *name)) {
+        return Err(format!("unknown attribute {other} of <{element}>"));
+    }
+    let text = text(node);
+    if content == Content::Text && text.is_empty() {
+        return Err(format!("<{element}> is empty"));
+    }
+    if content != Content::Text && !text.is_empty() {
+        return Err(format!("unexpected text `{text}` in <{element}>"));
+    }
+    match node.first_element_child() {
+        Some(child) if content != Content::Elements => {
+            Err(format!("unexpected element <{}> in <{element}>", child.tag_name().name()))
+        }
+        _ => Ok(()),
     }
 }
 
-fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -> Result<(), Why> {
-    let text = node.text().unwrap_or("").trim();
-    let folder = || file.parent().unwrap_or(Path::new("."));
-    let name = node.tag_name().name();
-    match name {
-        "type" => config.bus_type = Some(text.into()),
-        "listen" => config.listen.push(text.into()),
+/// Reads the file that an `<include>` names. Files that do not exist are left out if they may be missing, and so is a file that names such
+/// a file.
+fn include(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -> Result<(), BadConfig> {
+    let is_yes = |name: &str| match node.attribute(name) {
+        Some("yes") => Ok(true),
+        Some("no") | None => Ok(false),
+        Some(other) => {
+            Err(BadConfig::at(file, line(node), format!("{name} must be yes or no, not `{other}`")))
+        }
+    };
+    let may_be_missing = is_yes("ignore_missing")?;
+    let is_of_selinux = is_yes("selinux_root_relative")?;
+    if is_yes("if_selinux_enabled")? {
+        return Ok(());
+    }
+    if is_of_selinux {
+        let why =
+            "selinux_root_relative is not supported: add if_selinux_enabled=\"yes\", or write the whole path";
+        return Err(BadConfig::at(file, line(node), why));
+    }
+    let other = folder_of(file).join(text(node));
+    match read_included(config, &other, depth) {
+        Err(bad) if may_be_missing && bad.is_missing => {
+            if bad.file != other {
+                config.warnings.push(format!("{}: file ignored: {bad}", other.display()));
+            }
+            Ok(())
+        }
+        read => read,
+    }
+}
+
+/// Reads the files `*.conf` of the folder that an `<includedir>` names, in the order of their names. A file that cannot be used is left out
+/// with a warning: one package must not keep all others from the bus.
+fn include_folder(
+    config: &mut Config,
+    node: Node<'_, '_>,
+    file: &Path,
+    depth: usize,
+) -> Result<(), BadConfig> {
+    let folder = folder_of(file).join(text(node));
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            let why = format!("cannot read the folder {}: {error}", folder.display());
+            return Err(BadConfig::at(file, line(node), why));
+        }
+    };
+    let files = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|file| file.as_os_str().as_encoded_bytes().ends_with(b".conf")).collect();
+    files.sort();
+    for other in files {
+        if let Err(bad) = read_included(config, &other, depth) {
+            let which = if bad.file == other { String::new() } else { format!("{}: ", other.display()) };
+            config.warnings.push(format!("{which}file ignored: {bad}"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file as a whole or, if something in it is wrong, nothing of it.
+fn read_included(config: &mut Config, file: &Path, depth: usize) -> Result<(), BadConfig> {
+    if depth == DEPTH_MAX {
+        let why = "it includes itself".to_owned();
+        return Err(BadConfig { file: file.into(), line: None, why, is_missing: false });
+    }
+    let mut with_file = config.clone();
+    read_into(&mut with_file, file, depth + 1)?;
+    *config = with_file;
+    Ok(())
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new("."))
+}
+
+/// Takes over the setting of an element of one line.
+fn set(config: &mut Config, node: Node<'_, '_>, file: &Path) -> Result<(), String> {
+    let text = text(node);
+    let mut warn = |why: String| config.warnings.push(format!("{}:{}: {why}", file.display(), line(node)));
+    match node.tag_name().name() {
+        "type" => config.bus_type = Some(text),
+        "listen" => config.listen.push(text),
         "fork" => config.fork = true,
         "pidfile" => config.pid_file = Some(text.into()),
-        "servicedir" => config.service_dirs.push(folder().join(text)),
+        "servicedir" => config.service_dirs.push(folder_of(file).join(text)),
         "standard_session_servicedirs" => config.service_dirs.extend(session_service_dirs()),
         "standard_system_servicedirs" => {
             config.service_dirs.extend(SYSTEM_SERVICE_DIRS.iter().map(PathBuf::from));
         }
         "auth" if text == "EXTERNAL" => {}
-        "auth" => config
-            .warnings
-            .push(format!("the mechanism {text} is not supported; clients authenticate with EXTERNAL")),
-        "include" => {
-            let other = folder().join(text);
-            let may_be_missing = node.attribute("ignore_missing") == Some("yes");
-            let depends_on_selinux = node.attribute("if_selinux_enabled") == Some("yes");
-            let is_left_out = depends_on_selinux || (may_be_missing && !other.exists());
-            if !is_left_out {
-                read_into(config, &other, depth + 1).map_err(Why::There)?;
-            }
-        }
-        "includedir" => {
-            // A folder that does not exist includes nothing.
-            let Ok(entries) = std::fs::read_dir(folder().join(text)) else { return Ok(()) };
-            let files = entries.filter_map(Result::ok).map(|entry| entry.path());
-            let mut files: Vec<PathBuf> =
-                files.filter(|file| file.extension().is_some_and(|end| end == "conf")).collect();
-            files.sort();
-            for other in files {
-                read_into(config, &other, depth + 1).map_err(Why::There)?;
-            }
-        }
+        "auth" => warn(format!("the mechanism {text} is not supported; clients authenticate with EXTERNAL")),
         "limit" => {
             let limit = node.attribute("name").ok_or_else(|| "a <limit> has no name".to_owned())?;
-            let value =
-                text.parse().map_err(|_| format!("invalid number in the limit {limit}: `{text}`"))?;
+            let (value, rest) =
+                leading_integer(&text).ok_or_else(|| format!("invalid number in the limit {limit}: `{text}`"))?;
+            if !rest.is_empty() {
+                warn(format!("the limit {limit} is {value}; `{rest}` behind the number is ignored"));
+            }
             if !config.limits.set(limit, value)? {
-                config.warnings.push(format!("unknown limit {limit} ignored"));
+                config.warnings.push(format!("{}:{}: unknown limit {limit} ignored", file.display(), line(node)));
             }
         }
-        "policy" => policy_file::add(config, node)?,
-        "user" => config.user = user(text)?,
+        "user" => config.user = user(&text)?,
         // The bus does not change its file mode mask.
         "keep_umask" => {}
         "syslog" => config.syslog = true,
-        "servicehelper" => config.warnings.push(
+        "servicehelper" => warn(
             "<servicehelper> is not supported: services are started as the user of this bus, and those of other users are not started".into(),
         ),
         "allow_anonymous" => {
-            return Err(Why::Here("anonymous clients are not supported; remove <allow_anonymous>".into()));
+            warn("<allow_anonymous> is not supported: clients without a user are not served".into());
         }
-        "selinux" | "apparmor" => {
-            config.warnings.push(format!("<{name}> is not supported"));
+        name @ "apparmor" => match node.attribute("mode") {
+            Some("required") => {
+                return Err("AppArmor is not supported: remove mode=\"required\"".into());
+            }
+            None | Some("enabled" | "disabled") => warn(format!("<{name}> is not supported")),
+            Some(mode) => return Err(format!("mode must be required, enabled or disabled, not `{mode}`")),
+        },
+        "selinux" => {
+            for child in node.children().filter(Node::is_element) {
+                check_association(child)?;
+            }
+            warn("<selinux> is not supported".into());
         }
-        other => return Err(Why::Here(format!("unknown configuration element <{other}>"))),
+        other => unreachable!("<{other}> is in the table"),
     }
     Ok(())
+}
+
+/// Checks a child of `<selinux>`, which has no effect.
+fn check_association(node: Node<'_, '_>) -> Result<(), String> {
+    if !node.has_tag_name("associate") {
+        return Err(format!("unknown element <{}> in <selinux>", node.tag_name().name()));
+    }
+    check_form(node, "own context", Content::Nothing)?;
+    match ["own", "context"].iter().find(|name| !node.has_attribute(**name)) {
+        Some(missing) => Err(format!("<associate> has no {missing}")),
+        None => Ok(()),
+    }
 }
 
 /// Whom the bus becomes. Only root can become another user; one that is started by another user stays that, which has fewer rights.
@@ -202,7 +371,7 @@ mod tests {
             ("<include>bus.conf</include>", "it includes itself"),
             ("<include>/dev/zero</include>", "it is not a regular file"),
             ("<include>.</include>", "it is not a regular file"),
-            ("<policy at_console='true'><allow own='*'/></policy>", "at_console is not supported"),
+            ("<apparmor mode='required'/>", "AppArmor is not supported"),
         ] {
             let said = config(text).unwrap_err();
             assert!(said.contains(why), "{text}: {said}");

@@ -150,6 +150,18 @@ impl Connection {
         self.arrived.since
     }
 
+    /// Must its descriptors wait until others are closed? Looks without taking anything: the kernel says that descriptors would come where there is
+    /// no room for them.
+    pub fn must_wait(&self, scratch: &mut [u8], closing: u64) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let look = |scratch| {
+            let mut control = RecvAncillaryBuffer::default();
+            rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(scratch)], &mut control, flags)
+        };
+        self.arrived.fds.are_closings_behind(closing)
+            && look(scratch).is_ok_and(|seen| seen.flags.contains(ReturnFlags::CTRUNC))
+    }
+
     /// Reads what is there, once, and answers lines of the authentication. True when the client has just begun.
     pub fn read(&mut self, scratch: &mut [u8], guid: &str, now: Instant) -> Result<bool, End> {
         for _ in 0..LONG_READS {

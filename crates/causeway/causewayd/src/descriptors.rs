@@ -26,6 +26,17 @@ const STACK_BYTES: usize = 64 << 10;
 /// clients of a user hold by default, which may be let go at once.
 const PENDING_MAX: usize = 1 << 15;
 
+/// Descriptors of clients' messages that this process has open.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// Of these, those that are let go and not closed yet are not counted there, but here.
+static CLOSING: AtomicUsize = AtomicUsize::new(0);
+
+/// How many descriptors of clients' messages this process has open, apart from those that are let go.
+pub fn open_count() -> u64 {
+    // Relaxed: the thread that serves the bus alone changes it.
+    OPEN.load(Relaxed) as u64
+}
+
 /// Whose descriptors they are: those of a user's clients, or (`None`) of native members.
 pub type User = Option<u32>;
 
@@ -46,8 +57,16 @@ impl Descriptors {
         Closer::of(self.user).pending() > PENDING_MAX
     }
 
+    /// Are so many let go and not closed yet, of all users or half as many of this one, that no more should come in?
+    pub fn are_closings_behind(&self, most: u64) -> bool {
+        // Relaxed: a count that orders nothing else.
+        CLOSING.load(Relaxed) as u64 > most || Closer::of(self.user).pending() as u64 > most / 2
+    }
+
     pub fn extend(&mut self, more: impl IntoIterator<Item = OwnedFd>) {
+        let before = self.fds.len();
         self.fds.extend(more);
+        OPEN.fetch_add(self.fds.len() - before, Relaxed);
     }
 
     /// Takes the first `count` out, of which there must be as many.
@@ -69,13 +88,17 @@ impl Deref for Descriptors {
 impl Drop for Descriptors {
     fn drop(&mut self) {
         if !self.fds.is_empty() {
-            close_elsewhere(self.user, std::mem::take(&mut self.fds));
+            let count = self.fds.len();
+            OPEN.fetch_sub(count, Relaxed);
+            CLOSING.fetch_add(count, Relaxed);
+            Closer::of(self.user)
+                .close(std::mem::take(&mut self.fds), move || _ = CLOSING.fetch_sub(count, Relaxed));
         }
     }
 }
 
 pub fn close_elsewhere(user: User, descriptors: Vec<OwnedFd>) {
-    Closer::of(user).close(descriptors);
+    Closer::of(user).close(descriptors, || {});
 }
 
 /// Ends the connection of a client of this user at once, and closes the socket: here if nothing unread is in it, and
@@ -111,7 +134,7 @@ impl Closer {
         self.pending.load(Relaxed)
     }
 
-    fn close(self: Arc<Closer>, descriptors: Vec<OwnedFd>) {
+    fn close(self: Arc<Closer>, descriptors: Vec<OwnedFd>, closed: impl FnOnce() + Send + 'static) {
         let count = descriptors.len();
         // Relaxed, here and where it is done: see above.
         self.pending.fetch_add(count, Relaxed);
@@ -119,6 +142,7 @@ impl Closer {
         let close = move || {
             drop(descriptors);
             closer.pending.fetch_sub(count, Relaxed);
+            closed();
         };
         run(&self.pool, Box::new(close));
     }

@@ -38,7 +38,7 @@ impl End {
             End::Invalid(_) => "invalid-message",
             End::Descriptors(_) => "descriptors",
             End::Kept(_) => "out-of-memory",
-            End::Limit(limit) | End::Stalled(limit) => limit.name,
+            End::Limit(limit) | End::Stalled(limit) => limit.lever.name(),
             End::Protocol(_) => "protocol",
             End::Laggard(_) => "laggard-deadline",
         }

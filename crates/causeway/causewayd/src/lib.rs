@@ -59,6 +59,7 @@ mod policy_file;
 mod pool;
 mod quota;
 mod report;
+mod room;
 mod serve;
 mod service_file;
 pub mod systemd;

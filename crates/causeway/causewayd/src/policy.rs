@@ -3,6 +3,7 @@
 //! Of the rules of a member the last one that applies decides. Source: dbus-daemon(1), "CONFIGURATION FILE".
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use causeway_dbus_wire::wire::{Header, Kind, names::is_below_name};
@@ -43,7 +44,8 @@ impl NamePattern {
     }
 }
 
-/// Which messages a rule is about: those that satisfy all conditions.
+/// Which messages a rule is about: those that satisfy all conditions. A condition on a field that a message lacks is satisfied, as in
+/// dbus-daemon; the interface is the exception.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub kind: Option<Kind>,
@@ -106,7 +108,7 @@ impl Rules {
         peer_has: &dyn Fn(&NamePattern) -> bool,
     ) -> bool {
         if self.is_open {
-            return message.header.reply_serial.is_none() || message.is_requested_reply;
+            return !is_reply(message.header) || message.is_requested_reply;
         }
         let last = rules.iter().rev().find(|(allows, filter)| filter.applies(*allows, message, peer_has));
         last.is_some_and(|(allows, _)| *allows)
@@ -119,14 +121,24 @@ impl Filter {
         Filter { requested_reply: allows, max_fds: u32::MAX, ..Filter::default() }
     }
 
+    fn names_nothing(&self) -> bool {
+        let names = [&self.path, &self.interface, &self.member, &self.error];
+        self.kind.is_none() && names.iter().all(|name| name.is_none()) && self.peer == NamePattern::Any
+    }
+
     fn applies(&self, allows: bool, message: Passing<'_>, peer_has: &dyn Fn(&NamePattern) -> bool) -> bool {
         let header = message.header;
-        let same = |wanted: &Option<String>, is: Option<&str>| wanted.is_none() || wanted.as_deref() == is;
-        // A message without an interface may be meant for any: a rule that denies one applies.
-        let interface = same(&self.interface, header.interface) || (!allows && header.interface.is_none());
+        let same = |wanted: &Option<String>, is: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| is.is_none_or(|is| is == wanted))
+        };
+        // A message without an interface may be meant for any: a rule that denies one applies, and a rule that allows one does not.
+        let interface = same(&self.interface, header.interface)
+            && (!allows || self.interface.is_none() || header.interface.is_some());
         let reply = header.reply_serial.is_none()
             || if allows {
-                message.is_requested_reply || !self.requested_reply
+                // In dbus-daemon, `eavesdrop` lets replies pass that nobody waits for. Here it does so for other messages with a reply serial.
+                let passes_unasked = self.eavesdrop && !is_reply(header);
+                message.is_requested_reply || !self.requested_reply || passes_unasked
             } else {
                 !message.is_requested_reply || self.requested_reply
             };
@@ -146,6 +158,11 @@ impl Filter {
             && (self.min_fds..=self.max_fds).contains(&header.unix_fds)
             && (self.peer == NamePattern::Any || peer_has(&self.peer))
     }
+}
+
+/// Does it answer a call? A signal may name a serial, too, and is none the less a signal.
+pub fn is_reply(header: &Header<'_>) -> bool {
+    matches!(header.kind, Kind::MethodReturn | Kind::Error)
 }
 
 /// The rules of a user with certain groups: all its connections have them, and get others when the policy changes.
@@ -184,12 +201,23 @@ impl RulesOf {
     }
 }
 
+/// Adds a rule behind the others. In dbus-daemon, a rule that names nothing replaces those before it, also for messages to which it does not
+/// apply, such as replies that were asked for: no rule of this kind is left for them, and they are denied.
+fn add(rules: &mut Vec<(bool, Filter)>, allows: bool, filter: &Filter) {
+    if filter.names_nothing() {
+        rules.clear();
+    }
+    rules.push((allows, filter.clone()));
+}
+
 /// All `<policy>` elements. They hold in the order of the fields.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     pub default: Vec<Rule>,
     pub groups: Vec<(u32, Vec<Rule>)>,
     pub users: Vec<(u32, Vec<Rule>)>,
+    /// For users that are not at the console, as all users are.
+    pub at_no_console: Vec<Rule>,
     pub mandatory: Vec<Rule>,
     /// No policy at all, as without a configuration file.
     pub is_open: bool,
@@ -212,16 +240,17 @@ impl Policy {
             return Rules { is_open: true, ..Rules::default() };
         }
         let mut rules = Rules::default();
-        let of_groups =
-            self.groups.iter().filter(|(group, _)| groups.contains(group)).flat_map(|(_, rules)| rules);
+        // As in dbus-daemon, by the numbers of the groups, and not by their places in the files.
+        let groups: BTreeSet<u32> = groups.iter().copied().collect();
+        let of_group = |group| self.groups.iter().filter(move |(other, _)| *other == group);
+        let of_groups = groups.into_iter().flat_map(of_group).flat_map(|(_, rules)| rules);
         let of_user = self.users.iter().filter(|(user, _)| *user == uid).flat_map(|(_, rules)| rules);
-        for Rule { allows, subject } in
-            self.default.iter().chain(of_groups).chain(of_user).chain(&self.mandatory)
-        {
+        let others = self.at_no_console.iter().chain(&self.mandatory);
+        for Rule { allows, subject } in self.default.iter().chain(of_groups).chain(of_user).chain(others) {
             match subject {
                 Subject::Own(pattern) => rules.own.push((*allows, pattern.clone())),
-                Subject::Send(filter) => rules.send.push((*allows, filter.clone())),
-                Subject::Receive(filter) => rules.receive.push((*allows, filter.clone())),
+                Subject::Send(filter) => add(&mut rules.send, *allows, filter),
+                Subject::Receive(filter) => add(&mut rules.receive, *allows, filter),
                 Subject::User(_) | Subject::Group(_) => {}
             }
         }
@@ -279,6 +308,40 @@ mod tests {
     }
 
     #[test]
+    fn group_with_the_higher_number_decides() {
+        let own = |allows| vec![Rule { allows, subject: Subject::Own(NamePattern::Any) }];
+        let policy = Policy { groups: vec![(60, own(false)), (1, own(true))], ..Policy::default() };
+        for groups in [[1, 60], [60, 1]] {
+            assert!(!policy.rules_for(0, &groups).may_own("a.B"));
+        }
+        assert!(policy.rules_for(0, &[1]).may_own("a.B"));
+    }
+
+    #[test]
+    fn rule_that_names_nothing_replaces_those_before_it() {
+        let asked = Builder::reply(3);
+        let mut policy = Policy::default();
+        policy.default.push(rule(true, |filter| filter.kind = Some(Kind::MethodReturn)));
+        // It is about replies that nobody has asked for.
+        policy.default.push(rule(false, |filter| filter.kind = Some(Kind::MethodReturn)));
+        assert!(may_send(&policy, &asked, true));
+        policy.default.push(rule(false, |_| {}));
+        assert!(!may_send(&policy, &asked, true));
+    }
+
+    #[test]
+    fn condition_on_a_missing_field_is_satisfied_but_not_that_on_the_interface() {
+        let reply = Builder::reply(3);
+        let may = |set: fn(&mut Filter)| {
+            may_send(&Policy { default: vec![rule(true, set)], ..Policy::default() }, &reply, true)
+        };
+        assert!(may(|filter| filter.path = Some("/a".into())));
+        assert!(may(|filter| filter.member = Some("M".into())));
+        assert!(may(|filter| filter.error = Some("a.E".into())));
+        assert!(!may(|filter| filter.interface = Some("a.B".into())));
+    }
+
+    #[test]
     fn replies_need_a_request_unless_a_rule_says_otherwise() {
         let reply = Builder::reply(3);
         for policy in [
@@ -292,6 +355,24 @@ mod tests {
             ..Policy::default()
         };
         assert!(may_send(&any, &reply, false));
+    }
+
+    #[test]
+    fn signal_with_a_reply_serial_is_no_reply() {
+        let signal = Builder::signal("/", "a.B", "C").reply_serial(3);
+        let eavesdrop = rule(true, |filter| filter.eavesdrop = true);
+        for policy in [
+            Policy { is_open: true, ..Policy::default() },
+            Policy { default: vec![eavesdrop], ..Policy::default() },
+        ] {
+            assert!(may_send(&policy, &signal, false) && !may_send(&policy, &Builder::reply(3), false));
+        }
+        // As in dbus-daemon.
+        assert!(!may_send(
+            &Policy { default: vec![rule(true, |_| {})], ..Policy::default() },
+            &signal,
+            false
+        ));
     }
 
     #[test]

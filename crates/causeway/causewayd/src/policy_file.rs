@@ -1,67 +1,114 @@
 //! `<policy>` elements to rules.
 
+use std::path::Path;
+
+use causeway_dbus_wire::number::leading_integer;
 use causeway_dbus_wire::wire::Kind;
 use roxmltree::Node;
 
 use crate::config::Config;
+use crate::config_file::{self, Content, check_form};
 use crate::policy::{Filter, NamePattern, Rule, Subject};
 use crate::users;
 
-const POLICY_ATTRIBUTES: &str = "context user group at_console";
 const RULE_ATTRIBUTES: &str = "own own_prefix user group send_type send_path send_interface send_member send_error \
     send_destination send_destination_prefix send_broadcast send_requested_reply receive_type receive_path receive_interface \
     receive_member receive_error receive_sender receive_requested_reply eavesdrop min_fds max_fds log";
+/// Most file descriptors that `min_fds` and `max_fds` may name: as many as dbus-daemon lets a message have.
+const FDS_MAX: u32 = 32 << 20;
 
-/// Adds a `<policy>` to a configuration.
+/// Adds a `<policy>` of a file to a configuration.
 ///
 /// # Errors
-/// It says something that cannot be left out safely: which element or attribute.
-pub fn add(config: &mut Config, node: Node<'_, '_>) -> Result<(), String> {
-    check_form(node, POLICY_ATTRIBUTES)?;
+/// Something in it is wrong: which element, and the reason.
+pub fn add<'a, 'input>(
+    config: &mut Config,
+    node: Node<'a, 'input>,
+    file: &Path,
+) -> Result<(), (Node<'a, 'input>, String)> {
+    let mut warnings = Vec::new();
+    let mut warn =
+        |node, why: String| warnings.push(format!("{}:{}: {why}", file.display(), config_file::line(node)));
     let mut rules = Vec::new();
     for child in node.children().filter(Node::is_element) {
-        match child.tag_name().name() {
-            name @ ("allow" | "deny") => rules.extend(rule(child, name == "allow")?),
-            other => return Err(format!("unknown policy rule <{other}>")),
+        let rule = match child.tag_name().name() {
+            name @ ("allow" | "deny") => rule(child, name == "allow").map_err(|why| (child, why))?,
+            other => return Err((child, format!("unknown policy rule <{other}>"))),
+        };
+        match rule {
+            Ok(rule) => rules.push(rule),
+            Err(NoSuchAccount { what, name }) => {
+                warn(child, format!("unknown {what} {name}; the rule is ignored"))
+            }
         }
-    }
-    if let Some(who) = ["user", "group"].into_iter().find(|name| node.has_attribute(*name))
-        && rules.iter().any(|rule| matches!(rule.subject, Subject::User(_) | Subject::Group(_)))
-    {
-        return Err(format!(
-            "a rule about who may connect applies to all users: move it from <policy {who}=…> to <policy context=\"default\"> or \"mandatory\""
-        ));
     }
     let policy = &mut config.policy;
-    match (node.attribute("context"), node.attribute("user"), node.attribute("group")) {
-        (Some("default"), None, None) => policy.default.extend(rules),
-        (Some("mandatory"), None, None) => policy.mandatory.extend(rules),
-        (None, Some(user), None) => match users::uid(user) {
-            Some(uid) => policy.users.push((uid, rules)),
-            None => config.warnings.push(format!("unknown user {user}; the policy for this user is ignored")),
-        },
-        (None, None, Some(group)) => match users::gid(group) {
-            Some(gid) => policy.groups.push((gid, rules)),
-            None => {
-                config.warnings.push(format!("unknown group {group}; the policy for this group is ignored"))
+    let attributes = ["context", "user", "group", "at_console"];
+    let given: Vec<&str> = attributes.into_iter().filter(|name| node.has_attribute(*name)).collect();
+    let [attribute] = given[..] else {
+        let why = format!(
+            "a <policy> has one of the attributes context, user, group and at_console (here: {})",
+            given.join(", ")
+        );
+        return Err((node, why));
+    };
+    let is_of_connect = |rule: &Rule| matches!(rule.subject, Subject::User(_) | Subject::Group(_));
+    match (attribute, node.attribute(attribute).unwrap_or_default()) {
+        ("context", "default") => policy.default.extend(rules),
+        ("context", "mandatory") => policy.mandatory.extend(rules),
+        ("context", other) => {
+            return Err((node, format!("the context of a <policy> is default or mandatory, not `{other}`")));
+        }
+        // No user counts as at the console, as in dbus-daemon since version 1.11.18.
+        ("at_console", "false") => policy.at_no_console.extend(rules),
+        ("at_console", "true") => {
+            let (allows, denies): (Vec<Rule>, Vec<Rule>) = rules.into_iter().partition(|rule| rule.allows);
+            if !allows.is_empty() {
+                warn(
+                    node,
+                    "no user counts as at the console; <allow> in at_console=\"true\" is ignored".into(),
+                );
             }
-        },
-        _ => {
-            let what = node.attributes().map(|attribute| attribute.name()).collect::<Vec<_>>().join(", ");
-            return Err(format!(
-                "a <policy> has one of context=\"default\", context=\"mandatory\", user and group; at_console is not supported (here: {what})"
-            ));
+            if !denies.is_empty() {
+                warn(
+                    node,
+                    "no user counts as at the console; <deny> in at_console=\"true\" holds for all users"
+                        .into(),
+                );
+            }
+            policy.at_no_console.extend(denies);
+        }
+        ("at_console", other) => {
+            return Err((node, format!("at_console must be true or false, not `{other}`")));
+        }
+        (who, name) => {
+            let account = if who == "user" { users::uid(name) } else { users::gid(name) };
+            match account {
+                None => warn(node, format!("unknown {who} {name}; the policy for this {who} is ignored")),
+                Some(_) if rules.iter().any(is_of_connect) => {
+                    let why = format!(
+                        "a rule about who may connect applies to all users: move it from <policy {who}=…> to <policy context=\"default\"> or \"mandatory\""
+                    );
+                    return Err((node, why));
+                }
+                Some(uid) if who == "user" => policy.users.push((uid, rules)),
+                Some(gid) => policy.groups.push((gid, rules)),
+            }
         }
     }
+    config.warnings.extend(warnings);
     Ok(())
 }
 
-/// An `<allow>` or `<deny>`; nothing where it is about a user that does not exist.
-fn rule(node: Node<'_, '_>, allows: bool) -> Result<Option<Rule>, String> {
-    check_form(node, RULE_ATTRIBUTES)?;
-    if let Some(child) = node.first_element_child() {
-        return Err(format!("unexpected element <{}> in a rule", child.tag_name().name()));
-    }
+/// A user or group that the tables of the system lack.
+struct NoSuchAccount {
+    what: &'static str,
+    name: String,
+}
+
+/// An `<allow>` or `<deny>`.
+fn rule(node: Node<'_, '_>, allows: bool) -> Result<Result<Rule, NoSuchAccount>, String> {
+    check_form(node, RULE_ATTRIBUTES, Content::Nothing)?;
     let get = |name: &str| node.attribute(name);
     let about = |prefix: &str| node.attributes().any(|attribute| attribute.name().starts_with(prefix));
     let (is_send, is_receive) = (about("send_"), about("receive_"));
@@ -82,26 +129,27 @@ fn rule(node: Node<'_, '_>, allows: bool) -> Result<Option<Rule>, String> {
             _ => return Err("a rule has one of own and own_prefix".into()),
         })
     } else if is_user {
-        match (get("user"), get("group")) {
-            (Some("*"), None) => Subject::User(None),
-            (None, Some("*")) => Subject::Group(None),
-            (Some(user), None) => {
-                let Some(uid) = users::uid(user) else { return Ok(None) };
-                Subject::User(Some(uid))
-            }
-            (None, Some(group)) => {
-                let Some(gid) = users::gid(group) else { return Ok(None) };
-                Subject::Group(Some(gid))
-            }
+        let (what, name) = match (get("user"), get("group")) {
+            (Some(user), None) => ("user", user),
+            (None, Some(group)) => ("group", group),
             _ => return Err("a rule has one of user and group".into()),
+        };
+        let id = match (what, name) {
+            (_, "*") => None,
+            ("user", user) => users::uid(user),
+            (_, group) => users::gid(group),
+        };
+        if id.is_none() && name != "*" {
+            return Ok(Err(NoSuchAccount { what, name: name.into() }));
         }
+        if what == "user" { Subject::User(id) } else { Subject::Group(id) }
     } else if is_send {
         Subject::Send(filter(node, "send_", allows)?)
     } else {
         // With `eavesdrop` alone it is about receiving.
         Subject::Receive(filter(node, "receive_", allows)?)
     };
-    Ok(Some(Rule { allows, subject }))
+    Ok(Ok(Rule { allows, subject }))
 }
 
 /// The conditions of a rule about messages, with attributes that begin with `send_` or `receive_`.
@@ -111,7 +159,11 @@ fn filter(node: Node<'_, '_>, prefix: &str, allows: bool) -> Result<Filter, Stri
     for attribute in node.attributes() {
         let (name, value) = (attribute.name(), attribute.value());
         let text = (value != "*").then(|| value.to_owned());
-        let number = || value.parse().map_err(|_| format!("invalid number in {name}: `{value}`"));
+        let number = || {
+            let parsed = leading_integer(value).and_then(|(number, _)| u32::try_from(number).ok());
+            let parsed = parsed.filter(|number| *number <= FDS_MAX);
+            parsed.ok_or_else(|| format!("{name} must be a number from 0 to {FDS_MAX}, not `{value}`"))
+        };
         match name.strip_prefix(prefix).unwrap_or(name) {
             "type" => filter.kind = kind(value)?,
             "path" => filter.path = text,
@@ -129,6 +181,8 @@ fn filter(node: Node<'_, '_>, prefix: &str, allows: bool) -> Result<Filter, Stri
             _ => {}
         }
     }
+    // Eavesdropping is about receiving: a `<deny send_…>` holds with and without it.
+    filter.eavesdrop &= allows || prefix == "receive_";
     if let (NamePattern::Exact(name), Some(true)) = (&filter.peer, filter.broadcast) {
         return Err(format!(
             "no message is both a broadcast and for {name}: remove send_broadcast or send_destination"
@@ -152,20 +206,6 @@ fn check_combination(node: Node<'_, '_>, prefix: &str) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-/// An element has these attributes and no others; text where only elements are expected is a mistake.
-fn check_form(node: Node<'_, '_>, attributes: &str) -> Result<(), String> {
-    let element = node.tag_name().name();
-    let mut names = node.attributes().map(|attribute| attribute.name());
-    if let Some(other) = names.find(|name| !attributes.split(' ').any(|known| known == *name)) {
-        return Err(format!("unknown attribute {other} of <{element}>"));
-    }
-    let texts = node.children().filter(Node::is_text).filter_map(|text| text.text());
-    match texts.map(str::trim).find(|text| !text.is_empty()) {
-        Some(text) => Err(format!("unexpected text `{text}` in <{element}>")),
-        None => Ok(()),
-    }
 }
 
 fn truth(name: &str, value: &str) -> Result<bool, String> {

@@ -6,7 +6,7 @@
 use causeway_bus::Share;
 use rustc_hash::FxHashMap;
 
-use crate::limit::Reached;
+use crate::limit::{Lever, Reached};
 use crate::member::MemberId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub struct PerMember {
     pub matches: u64,
     pub calls: u64,
     pub incoming: u64,
+    /// Is the limit of descriptors lower than configured, because the process may open too few files?
+    pub are_descriptors_cut: bool,
 }
 
 impl PerMember {
@@ -112,7 +114,10 @@ impl Quota {
     }
 
     /// A member of this user takes `amount` more, if it may; otherwise nothing changes. Of bytes and descriptors a
-    /// member that holds none gets one message of any size.
+    /// member that holds none gets one message of any size; of descriptors even if others have used up the budget, because [`Room`] bounds
+    /// those of all.
+    ///
+    /// [`Room`]: crate::room::Room
     ///
     /// # Errors
     /// It may not.
@@ -129,6 +134,7 @@ impl Quota {
         let (own, user) = (of_member.now[index], *of_user);
         let share = Share { limit, budget: limit.saturating_mul(resource.user_members()) };
         let may = match resource {
+            Resource::Descriptors if own == 0 => true,
             Resource::Bytes | Resource::Descriptors => share.allows_message(own, user, amount),
             _ => share.allows(own, user, amount),
         };
@@ -136,7 +142,9 @@ impl Quota {
             let ((name, what), most) = (resource.name(), share.most(own, user));
             let of_user = (most < share.limit).then_some((uid, user, share.budget));
             let whose = member.label();
-            return Err(Reached { name, whose, what, has: own, more: amount, most, of_user });
+            let is_cut = resource == Resource::Descriptors && self.limits.are_descriptors_cut;
+            let lever = if is_cut { Lever::OpenFiles } else { Lever::Limit(name) };
+            return Err(Reached { lever, whose, what, has: own, more: amount, most, of_user });
         }
         *of_user += amount;
         of_member.take(index, amount);
@@ -211,7 +219,8 @@ mod tests {
 
     fn quota(limit: u64) -> Quota {
         let [bytes, descriptors, names, matches, calls, incoming] = [limit; RESOURCES];
-        Quota::new(PerMember { bytes, descriptors, names, matches, calls, incoming })
+        let are_descriptors_cut = false;
+        Quota::new(PerMember { bytes, descriptors, names, matches, calls, incoming, are_descriptors_cut })
     }
 
     fn fill(quota: &mut Quota, member: u64, resource: Resource) -> u64 {
@@ -287,7 +296,9 @@ mod tests {
             );
             // All but a rest of its user's budget is gone: that is said, too.
             (2..40).for_each(|member| assert!(fill(&mut quota, member, resource) <= 8));
-            let shared = (40..).find_map(|id| quota.charge(MemberId(id), 0, resource, 2).err());
+            // One that holds nothing gets a message's descriptors.
+            let mut twice = |id| (0..2).find_map(|_| quota.charge(MemberId(id), 0, resource, 2).err());
+            let shared = (40..).find_map(&mut twice);
             let shared = shared.unwrap().to_string();
             let held = quota.held_by_all(resource);
             let budget = 8 * resource.user_members();

@@ -21,7 +21,7 @@ mod turn;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_dbus_wire::wire::Checker;
 use causeway_os::heap;
@@ -50,6 +50,8 @@ use turn::{Slice, Turns};
 const EVENTS: usize = 256;
 /// Connections accepted from one socket in one turn.
 const ACCEPTED_MAX: usize = 64;
+/// How long clients that bring descriptors are left alone while too many wait to be closed.
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);
 /// Messages taken from one client before the others have had their turn: as many as one system call writes.
 const MESSAGES_MAX: usize = 32;
 /// Room for as many actions is kept.
@@ -67,6 +69,8 @@ enum Read {
     /// There is more in its buffer.
     More,
     Done,
+    /// It brings descriptors, and too many wait to be closed.
+    Later,
     /// It has said Hello, has this number now, and what it has sent behind that waits.
     SaidHello(MemberId),
 }
@@ -80,6 +84,8 @@ pub struct Server {
     /// Are connections accepted now? Until when not?
     is_listening: bool,
     paused_until: Option<Instant>,
+    /// When clients are looked at again that bring descriptors.
+    deferred_until: Option<Instant>,
     clients: Clients,
     /// Some of those that got something were not offered it in the last turn: first they are, and then clients are
     /// read. The order log is read all the while: a member that finds it full evicts the slowest reader, which must not
@@ -127,6 +133,7 @@ impl Server {
             listeners,
             is_listening: false,
             paused_until: None,
+            deferred_until: None,
             clients: Clients::default(),
             is_behind: false,
             turns: Turns::default(),
@@ -219,7 +226,14 @@ impl Server {
 
     fn timeout(&self, now: Instant) -> Option<Timespec> {
         let (clients, bus) = (self.clients.next_deadline(), self.bus.next_deadline());
-        let next = [clients, bus, self.paused_until, self.native_deadline(now), log::omitted_until()];
+        let next = [
+            clients,
+            bus,
+            self.paused_until,
+            self.deferred_until,
+            self.native_deadline(now),
+            log::omitted_until(),
+        ];
         let next = next.into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
@@ -298,6 +312,10 @@ impl Server {
         match self.read(id, slice) {
             Ok(Read::More) => self.clients.make_ready(id),
             Ok(Read::Done) => {}
+            Ok(Read::Later) => {
+                self.clients.defer(id);
+                self.deferred_until.get_or_insert(self.now + CLOSING_PAUSE);
+            }
             Ok(Read::SaidHello(number)) => self.name(id, number),
             Err(end) => self.end(id, end),
         }
@@ -332,6 +350,9 @@ impl Server {
             } else if !connection.has_message() && std::mem::take(&mut may_read) {
                 // A configuration that is read again may say something else.
                 self.scratch.resize(self.bus.config.limits.read_bytes, 0);
+                if !client.has_ended && connection.must_wait(&mut self.scratch, self.bus.room.closing) {
+                    return Ok(Read::Later);
+                }
                 if connection.read(&mut self.scratch, &self.bus.guid, self.now)? {
                     self.bus.set_takes_descriptors(id, connection.passes_descriptors());
                 }
@@ -362,8 +383,16 @@ impl Server {
         if until != client.half_until {
             self.clients.await_rest(id, until);
         }
-        if before != waiting {
-            self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
+        if before != waiting
+            && let Err(limit) = self.bus.hold_descriptors(id, before, waiting)
+        {
+            if limit.is_own() {
+                return Err(End::Limit(limit));
+            }
+            // Others of its user hold too much. It does not lose its connection for that, and is charged for what it has had before.
+            if let Some(client) = self.clients.get_mut(id) {
+                client.charged = before;
+            }
         }
         if counted != bytes_before {
             self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
@@ -391,6 +420,10 @@ impl Server {
         self.run_actions();
         self.retry_natively();
         log::tell_omitted();
+        if self.deferred_until.is_some_and(|until| until <= self.now) {
+            self.deferred_until = None;
+            self.clients.resume_deferred();
+        }
         if self.paused_until.is_some_and(|until| until <= self.now) {
             self.paused_until = None;
         }

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_dbus_wire::wire::names;
 
-use crate::{text_file, users};
+use crate::{config, text_file, users};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// Program and arguments, the first of which is not empty.
-    pub command: Vec<String>,
+    /// `Exec`: program and arguments, as [`words`] splits them.
+    pub exec: String,
     /// `User`: as which user it is to run on the bus of the system, with the number that this had when the file was read.
     pub user: Option<(String, Option<u32>)>,
     /// `SystemdService`: the unit that provides the name where systemd starts services.
@@ -25,7 +25,7 @@ pub struct Service {
 }
 
 /// The longest file; the others are no file of a service.
-const BYTES_MAX: u64 = 64 << 10;
+const BYTES_MAX: u64 = 128 << 10;
 
 /// What tells one state of a file or folder from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,17 +95,23 @@ impl Services {
             let mut files: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
             files.retain(|file| file.extension().is_some_and(|end| end == "service"));
             files.sort();
-            files.into_iter().for_each(|file| services.add(file));
+            // Programs write there while the bus runs: dbus-daemon wants a file's name to say whose it is.
+            let is_strict = config::transient_service_dir().as_deref() == Some(folder);
+            files.into_iter().for_each(|file| services.add(file, is_strict));
         }
         services
     }
 
-    fn add(&mut self, file: PathBuf) {
+    fn add(&mut self, file: PathBuf, is_strict: bool) {
         // Before its text is read: a later change shows.
         let seen = Seen::now(file);
         let text =
             text_file::read(&seen.path, BYTES_MAX).inspect_err(|error| self.is_incomplete |= may_pass(error));
         match text.map_err(|error| error.to_string()).and_then(|text| parse(&text)) {
+            Ok((name, _)) if is_strict && !seen.path.ends_with(format!("{name}.service")) => {
+                let why = format!("a file for the name {name} must be called {name}.service in this folder");
+                self.warnings.push(format!("{}: {why}", seen.path.display()));
+            }
             Ok((name, service)) => {
                 self.by_name.entry(name).or_insert((service, self.files.len()));
             }
@@ -198,54 +204,122 @@ fn may_pass(error: &io::Error) -> bool {
     !matches!(error.kind(), InvalidData | NotADirectory | NotFound | PermissionDenied)
 }
 
-/// Name and program of one file.
+const GROUP: &str = "D-BUS Service";
+
+/// Name and program of one file. What dbus-daemon takes for a mistake is a mistake, in other groups, too.
 fn parse(text: &str) -> Result<(String, Service), String> {
-    let (mut is_ours, mut name, mut exec, mut user, mut unit) = (false, None, None, None, None);
-    for line in text.lines().map(str::trim) {
-        if let Some(group) = line.strip_prefix('[') {
-            is_ours = group == "D-BUS Service]";
-        } else if let Some((key, value)) = line.split_once('=').filter(|_| is_ours) {
-            match key.trim_end() {
-                "Name" => name = Some(value.trim_start()),
-                "Exec" => exec = Some(value.trim_start()),
-                "User" => user = Some(value.trim_start().to_owned()),
-                "SystemdService" => unit = Some(value.trim_start().to_owned()),
-                _ => {}
-            }
+    let (mut group, mut is_first) = (None, true);
+    let mut values: BTreeMap<&str, String> = BTreeMap::new();
+    for (number, line) in (1..).zip(lines(text)) {
+        let at = |why: &str| format!("line {number}: {why}");
+        if line.starts_with('[') {
+            is_first &= group != Some(GROUP);
+            group = Some(group_name(line).ok_or_else(|| at("invalid group, write [NAME]"))?);
+        } else if line.starts_with('#') || is_blank(line) {
+        } else if group.is_none() {
+            return Err(at("a key stands before the group [D-BUS Service]"));
+        } else if let Some((key, value)) = entry(line).map_err(at)?
+            && is_first
+            && group == Some(GROUP)
+        {
+            // Of several, the first counts.
+            values.entry(key).or_insert(value);
         }
     }
-    let name = name.ok_or("it has no Name= in a group [D-BUS Service]")?;
-    if !names::is_well_known(name) {
+    let name = values.remove("Name").ok_or("it has no Name= in a group [D-BUS Service]")?;
+    if !names::is_well_known(&name) {
         return Err(format!("invalid service name `{name}`"));
     }
-    let exec = exec.ok_or("it has no Exec=, which is the only way to start a service")?;
-    let command = words(exec).ok_or_else(|| format!("unbalanced quotes in `{exec}`"))?;
-    if command.first().is_none_or(String::is_empty) {
-        return Err("its Exec= is empty".into());
-    }
-    let unit = unit.filter(|unit| !unit.is_empty());
-    let user = user.map(|user| {
+    let exec = values.remove("Exec");
+    let exec = exec.ok_or("it has no Exec= in the group [D-BUS Service], which must be there even if systemd starts the service")?;
+    let unit = values.remove("SystemdService").filter(|unit| !unit.is_empty());
+    let user = values.remove("User").map(|user| {
         let uid = users::uid(&user);
         (user, uid)
     });
-    Ok((name.into(), Service { command, user, unit }))
+    Ok((name, Service { exec, user, unit }))
 }
 
-/// Words as a shell splits them, without its substitutions: blanks, both kinds of quotes, backslashes.
-fn words(text: &str) -> Option<Vec<String>> {
-    let mut words: Vec<String> = Vec::new();
+/// Lines that end with CR, LF or both.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
+}
+
+fn is_blank(line: &str) -> bool {
+    // dbus-daemon looks no further than a zero byte.
+    let line = line.split('\0').next().unwrap_or_default();
+    line.chars().all(|letter| matches!(letter, ' ' | '\t' | '\x0c'))
+}
+
+fn group_name(line: &str) -> Option<&str> {
+    let name = line.strip_prefix('[')?.strip_suffix(']')?;
+    let is_printable = |letter: u8| matches!(letter, b' '..=b'~') && !matches!(letter, b'[' | b']');
+    (!name.is_empty() && name.bytes().all(is_printable)).then_some(name)
+}
+
+/// Key and value of a line; nothing for a value of another language.
+fn entry(line: &str) -> Result<Option<(&str, String)>, &'static str> {
+    let is_key = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    let end = line.find(|letter| !is_key(letter)).unwrap_or(line.len());
+    let (key, rest) = line.split_at(end);
+    if key.is_empty() {
+        return Err("a line begins with a key, `#` or `[`");
+    }
+    if rest.starts_with('[') {
+        return Ok(None);
+    }
+    let value = rest.trim_start_matches(' ').strip_prefix('=').ok_or("a key is followed by `=`")?;
+    unescaped(value.trim_start_matches(' ')).map(|value| Some((key, value)))
+}
+
+/// A value without its escapes.
+fn unescaped(text: &str) -> Result<String, &'static str> {
+    let (mut value, mut letters) = (String::new(), text.chars());
+    while let Some(letter) = letters.next() {
+        value.push(match letter {
+            '\0' => return Err("a value contains a zero byte"),
+            '\\' => match letters.next() {
+                Some('s') => ' ',
+                Some('t') => '\t',
+                Some('n') => '\n',
+                Some('r') => '\r',
+                Some('\\') => '\\',
+                _ => {
+                    return Err(
+                        r"in a value, a backslash is written `\\`, and other escapes are \s, \t, \n and \r",
+                    );
+                }
+            },
+            other => other,
+        });
+    }
+    Ok(value)
+}
+
+/// Words of an `Exec=`, or nothing where a quote, an escape or a comment has no end. They are split as by a shell without its substitutions,
+/// but as dbus-daemon does it: a `#` begins a comment inside of a word, too, and the last word is there even if it is empty.
+pub fn words(text: &str) -> Option<Vec<String>> {
+    let (mut words, mut word) = (Vec::new(), String::new());
     let mut letters = text.chars();
     let mut is_inside = false;
     while let Some(letter) = letters.next() {
-        if letter.is_whitespace() {
-            is_inside = false;
-            continue;
-        }
-        if !std::mem::replace(&mut is_inside, true) {
-            words.push(String::new());
-        }
-        let word = words.last_mut().expect("a word has begun");
+        let was_inside = std::mem::replace(&mut is_inside, true);
         match letter {
+            ' ' | '\t' | '\n' => {
+                if was_inside || letter == '\n' {
+                    words.push(std::mem::take(&mut word));
+                }
+                is_inside = false;
+            }
+            '#' => {
+                is_inside = was_inside;
+                // The end of the line does not end a word that the comment has interrupted.
+                let mut letter = letters.next()?;
+                while letter != '\n' {
+                    let Some(next) = letters.next() else { break };
+                    letter = next;
+                }
+            }
             '\'' => loop {
                 match letters.next()? {
                     '\'' => break,
@@ -256,16 +330,20 @@ fn words(text: &str) -> Option<Vec<String>> {
                 match letters.next()? {
                     '"' => break,
                     '\\' => match letters.next()? {
-                        escaped @ ('"' | '\\' | '$' | '`') => word.push(escaped),
+                        escaped @ ('"' | '\\' | '$' | '`' | '\n') => word.push(escaped),
                         other => word.extend(['\\', other]),
                     },
                     other => word.push(other),
                 }
             },
-            '\\' => word.push(letters.next()?),
+            '\\' => match letters.next()? {
+                '\n' => is_inside = was_inside,
+                other => word.push(other),
+            },
             other => word.push(other),
         }
     }
+    words.push(word);
     Some(words)
 }
 
@@ -277,8 +355,11 @@ mod tests {
     fn words_are_split_as_by_a_shell() {
         let split = |text| words(text).map(|words| words.join("|"));
         assert_eq!(split(r#"/bin/a b 'c d' "e \"f" g\ h"#).as_deref(), Some(r#"/bin/a|b|c d|e "f|g h"#));
-        assert_eq!(split(r#"a"b"'c' '' "#).as_deref(), Some("abc|"));
-        assert_eq!(split("'open"), None);
+        assert_eq!(split(r#"a"b"'c' '' "#).as_deref(), Some("abc||"));
+        assert_eq!(split(r#"a \\' "\$x \y" #'c"#).as_deref(), Some(r#"a|\'|$x \y|"#));
+        assert_eq!(split("a#b\nc\n\nd ").as_deref(), Some("ac||d|"));
+        assert_eq!(split("a\\\nb\u{a0}c").as_deref(), Some("ab\u{a0}c"));
+        assert_eq!(["'open", "\"open\\\"", "open\\", "open #"].map(split), [const { None }; 4]);
     }
 
     fn write_service(path: &Path, name: &str, exec: &str) {
@@ -300,7 +381,7 @@ mod tests {
         let services = Services::read(&folders.each_ref().map(|folder| folder.path().into()));
         assert_eq!(services.names().collect::<Vec<_>>(), ["a.B"]);
         let found = services.get("a.B").unwrap();
-        assert_eq!(found.command, ["/bin/first", "x y"]);
+        assert_eq!(found.exec, "/bin/first 'x y'");
         assert_eq!(found.unit.as_deref(), Some("a.service"));
         assert_eq!(services.warnings.len(), 2, "{:?}", services.warnings);
     }
@@ -339,7 +420,7 @@ mod tests {
         services.quiet_until = Some(Instant::now() + Duration::from_secs(3600));
         write("a.B", "/bin/2");
         assert!(services.refresh_for("a.B").is_empty());
-        assert_eq!(services.get("a.B").unwrap().command, ["/bin/2"]);
+        assert_eq!(services.get("a.B").unwrap().exec, "/bin/2");
     }
 
     /// Each change alone, long after and long before the files were read, so that only the stamps tell.
@@ -358,8 +439,7 @@ mod tests {
         };
         write(&file, "a.B", "/bin/1", 8);
         let mut services = Services::read(&[folder.path().into()]);
-        let program =
-            |services: &Services, name| services.get(name).map(|service| service.command[0].clone());
+        let program = |services: &Services, name| services.get(name).map(|service| service.exec.clone());
         let looked_up = |services: &mut Services, name| {
             assert!(services.refresh_for(name).is_empty());
             program(services, name)

@@ -36,7 +36,7 @@ use crate::calls::{Call, Calls};
 use crate::config::Config;
 use crate::end::End;
 use crate::error;
-use crate::limit::Reached;
+use crate::limit::{Lever, Reached};
 use crate::log::{detail, log};
 use crate::matches::Matches;
 use crate::member::{Carrier, Identity, Member, MemberId, Stage};
@@ -44,6 +44,7 @@ use crate::message::{LazyArgs, Message};
 use crate::names::{Change, Names};
 use crate::policy::RulesOf;
 use crate::quota::{Quota, Resource};
+use crate::room::Room;
 
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use native::{DirectoryUpdate, Receiver};
@@ -160,6 +161,7 @@ pub struct Bus {
     pub(crate) monitor_count: usize,
     calls: Calls,
     pub(crate) quota: Quota,
+    pub(crate) room: Room,
     known: services::Known,
     pub(crate) starts: Starts,
     reloading: reload::Reload,
@@ -195,11 +197,14 @@ impl Owners for View<'_> {
 
 impl Bus {
     /// A bus without members. [`reload`](Bus::reload) reads its configuration again with `load`.
-    pub fn new(config: Config, load: Load, guid: String, address: String) -> Bus {
+    pub fn new(mut config: Config, load: Load, guid: String, address: String) -> Bus {
+        let room = Room::of(rustix::process::getrlimit(rustix::process::Resource::Nofile).current);
+        config.warnings.extend(room.fit(&mut config.limits));
         let quota = Quota::new(config.limits.per_member);
         let known = services::Known::unread(&config.service_dirs);
         Bus {
             quota,
+            room,
             known,
             config,
             load,
@@ -305,7 +310,9 @@ impl Bus {
         }
         if all >= limits.connections {
             let (name, whose) = ("max_completed_connections", "the bus".into());
-            return Err(Reached::by_one(name, whose, what, all, limits.connections));
+            let reached = Reached::by_one(name, whose, what, all, limits.connections);
+            let lever = if limits.are_connections_cut { Lever::OpenFiles } else { reached.lever };
+            return Err(Reached { lever, ..reached });
         }
         // The unique name is one of its names.
         self.charge(id, Resource::Names, 1)

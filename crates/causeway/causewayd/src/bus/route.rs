@@ -6,7 +6,7 @@ use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_
 
 use super::passing::Audience;
 use super::{Action, Bus, DRIVER, Receiver, RoutedMessage};
-use crate::activation::Wants;
+use crate::activation::{Phase, Wants};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
 use crate::end::End;
@@ -14,10 +14,10 @@ use crate::error;
 use crate::limit::Reached;
 use crate::member::{Carrier, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
-use crate::policy::{NamePattern, Passing};
+use crate::policy::{NamePattern, Passing, is_reply};
 use crate::quota::Resource;
 
-const DENIED: &str = "the bus policy rejects this message";
+pub(super) const DENIED: &str = "the bus policy rejects this message";
 
 impl Bus {
     /// The member that has a name, of either kind.
@@ -35,8 +35,17 @@ impl Bus {
                 let why = format!("the name {name} has no owner");
                 self.refuse(from, routed.header, error::NAME_HAS_NO_OWNER, &why);
             }
-            None if !self.may_send(from, None, routed) => self.deny(from, routed),
-            None => self.wait_for_service(from, name, routed, Wants::Delivery),
+            None => {
+                let is_denied = !self.may_send(from, None, routed) && !self.is_started_by_systemd(name);
+                let is_looked_up =
+                    self.starts.phase(name).is_none_or(|phase| matches!(phase, Phase::LookedUp));
+                if is_denied && (is_reply(routed.header) || !is_looked_up) {
+                    return self.deny(from, routed);
+                }
+                // As in dbus-daemon, who may not send learns first whether there is such a service.
+                let wants = if is_denied { Wants::Refusal } else { Wants::Delivery };
+                self.wait_for_service(from, name, routed, wants);
+            }
         }
     }
 
@@ -68,9 +77,13 @@ impl Bus {
             if is_call {
                 self.release(from, Resource::Calls, 1);
             }
-            if header.reply_serial.is_some() {
-                // Nobody can be told that a reply is lost but the one that waits for it.
-                return self.end_stalled(to, limit);
+            if let Some(call) = answered {
+                // Nobody can be told that a reply is lost but the one that waits for it. It loses its connection if it is to blame.
+                return if limit.is_own() {
+                    self.end_stalled(to, limit)
+                } else {
+                    self.replace_reply(call, &limit)
+                };
             }
             let why = format!("the receiver does not read, and its queue is full: {limit}");
             return self.refuse(from, header, error::LIMITS_EXCEEDED, &why);
@@ -92,14 +105,28 @@ impl Bus {
         self.eavesdrop(routed, Some(to));
     }
 
-    /// Hands a message to everybody with a rule for it.
-    pub(crate) fn broadcast(&mut self, routed: RoutedMessage<'_>) {
-        if let Some(from) = routed.from
-            && !self.may_send(from, None, routed)
-        {
-            return self.deny(from, routed);
+    /// A message whose descriptors the bus cannot keep: its sender is told or, where it answers a call, the caller.
+    pub(crate) fn refuse_descriptors(&mut self, from: MemberId, header: &Header<'_>, limit: &Reached) {
+        let caller = header.destination.filter(|_| is_reply(header)).and_then(|name| self.resolve(name));
+        match header.reply_serial.zip(caller) {
+            Some((serial, caller)) => self.replace_reply(Call { caller, serial, callee: from }, limit),
+            None => self.refuse(from, header, error::LIMITS_EXCEEDED, &limit.to_string()),
         }
-        self.append_routed(routed, Receiver::All);
+    }
+
+    /// A caller gets an error in place of a reply that cannot be kept for it.
+    fn replace_reply(&mut self, call: Call, limit: &Reached) {
+        if self.calls.is_open(call) {
+            self.end_call(call, &format!("the reply cannot be kept: {limit}"));
+        }
+    }
+
+    /// Hands a message to everybody with a rule for it. As in dbus-daemon, the policy decides for each receiver, and denies without an error.
+    pub(crate) fn broadcast(&mut self, routed: RoutedMessage<'_>) {
+        // Native members have the message before anybody decides for them.
+        if routed.from.is_none_or(|from| self.may_send(from, None, routed)) {
+            self.append_routed(routed, Receiver::All);
+        }
         self.eavesdrop(routed, None);
     }
 
@@ -125,7 +152,8 @@ impl Bus {
             if member.carrier == Carrier::Log {
                 return;
             }
-            if !self.may_receive(id, routed, is_eavesdropped) {
+            let may_send = routed.from.is_none_or(|from| self.may_send(from, Some(id), routed));
+            if !may_send || !self.may_receive(id, routed, is_eavesdropped) {
                 if !is_eavesdropped {
                     self.show_denial(routed);
                 }
@@ -240,8 +268,10 @@ impl Bus {
             if let Err(limit) = self.deliver(to, message) {
                 self.end_stalled(to, limit);
             }
+        } else {
+            // As in dbus-daemon, monitors alone see what the driver says to one connection.
+            self.eavesdrop(routed, None);
         }
-        self.eavesdrop(routed, to);
     }
 
     pub(super) fn made_by_driver(&mut self, message: Builder<'_>) -> Rc<Message> {
@@ -277,7 +307,7 @@ impl Bus {
 
     /// Says that the policy does not let a message pass. A reply that nobody waits for is dropped.
     pub(crate) fn deny(&mut self, from: MemberId, routed: RoutedMessage<'_>) {
-        if routed.header.reply_serial.is_none() {
+        if routed.is_requested_reply || !is_reply(routed.header) {
             self.refuse(from, routed.header, error::ACCESS_DENIED, DENIED);
         }
     }

@@ -142,7 +142,15 @@ impl Bus {
             Some(_) if self.resolve(name).is_some() => {
                 self.answer_all(name, Body::default().u32(ALREADY_RUNNING));
             }
-            Some(service) => self.begin_start(name, service),
+            Some(service) => {
+                let denied = self.starts.take_denied(name);
+                self.tell_waiting(denied, Outcome::Denied);
+                if self.starts.is_wanted(name) {
+                    self.begin_start(name, service);
+                } else {
+                    drop(self.starts.end(name));
+                }
+            }
             None => self.refuse_unprovided(name),
         }
     }

@@ -12,7 +12,7 @@ use crate::limit::Reached;
 use crate::log::log;
 use crate::member::MemberId;
 use crate::message::LazyArgs;
-use crate::service_file::Service;
+use crate::service_file::{self, Service};
 
 /// How a program that was started has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Bus {
     }
 
     fn start(&mut self, name: &str, service: Service, whom: &str) -> Result<(), (&'static str, String)> {
-        let Service { command, user, unit } = service;
+        let Service { exec, user, unit } = service;
         let (has, most) = (self.starts.len(), self.config.limits.service_starts);
         if has >= most {
             let what = "services that are being started";
@@ -137,6 +137,15 @@ impl Bus {
                 self.uid
             );
             return Err((error::SPAWN_PERMISSIONS_INVALID, why));
+        }
+        let Some(mut command) = service_file::words(&exec) else {
+            let why =
+                format!("the Exec= of {name} has a quote, an escape or a comment without an end: `{exec}`");
+            return Err((error::INVALID_ARGS, why));
+        };
+        // As in dbus-daemon, PATH is not searched.
+        if !command[0].is_empty() && !command[0].contains('/') {
+            command[0].insert_str(0, "./");
         }
         log(&format!("starting {name} for {whom}: {}", command[0]));
         let environment = self.starter_environment();

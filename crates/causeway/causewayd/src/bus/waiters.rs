@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use causeway_dbus_wire::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 
+use super::route::DENIED;
 use super::work::{PARTS, TOLD, Work};
 use super::{Bus, RoutedMessage};
 use crate::activation::{STARTED, Waiting, Wants};
@@ -24,6 +25,8 @@ pub(super) enum Outcome {
     Refusal(Rc<str>, Rc<str>),
     /// No file provides this name.
     NoService(Rc<str>),
+    /// A file provides the name, and the policy denies it to them.
+    Denied,
 }
 
 /// Those that wait, in order.
@@ -72,6 +75,12 @@ impl Bus {
         let is_active = |id| self.members.get(&id).is_some_and(|member| member.stage == Stage::Active);
         match outcome {
             _ if !waiting.sender.is_none_or(is_active) => {}
+            Outcome::Owner(_) | Outcome::Answer(_) | Outcome::Refusal(..) | Outcome::Denied
+                if waiting.wants == Wants::Refusal =>
+            {
+                self.refuse_waiting(waiting, error::ACCESS_DENIED, DENIED);
+            }
+            Outcome::Denied => unreachable!("others are not denied what they wait for"),
             Outcome::Owner(owner) => self.pass_to_service(*owner, waiting),
             Outcome::Answer(body) => {
                 steps += body.bytes().len() / STEP_BYTES;

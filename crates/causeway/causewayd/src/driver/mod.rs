@@ -100,26 +100,41 @@ pub fn handle(bus: &mut Bus, from: MemberId, routed: RoutedMessage<'_>) {
     bus.append_routed(routed, Receiver::Bus);
     // Replies and other signals to the driver say nothing that it asked for.
     if header.kind == Kind::Signal {
+        if !bus.may_send(from, None, routed) {
+            return bus.deny(from, routed);
+        }
         bus.take_failure(from, routed);
     }
-    if header.kind == Kind::MethodCall {
-        let is_to_nobody = header.destination.is_none();
-        // Hello is all that it may say, and no policy forbids that.
-        let is_new = bus.members[&from].stage == Stage::New;
-        if is_to_nobody && header.interface != Some(PEER) {
-            let why = format!("a call without a destination must be one of {PEER}");
-            bus.refuse(from, header, error::UNKNOWN_METHOD, &why);
-        } else if !is_to_nobody && !is_new && !bus.may_send(from, None, routed) {
-            bus.deny(from, routed);
-        } else {
-            match answer(bus, Request { from, routed }) {
-                Ok(Some(body)) => reply(bus, Request { from, routed }, body),
-                Ok(None) => {}
-                Err(Refusal(name, why)) => bus.refuse(from, header, name, &why),
-            }
-        }
+    if header.kind == Kind::MethodCall && !take_call(bus, from, routed) {
+        return;
     }
     bus.eavesdrop(routed, None);
+}
+
+/// Answers a call. As in dbus-daemon, others see it only if it is for the driver, and succeeds.
+fn take_call(bus: &mut Bus, from: MemberId, routed: RoutedMessage<'_>) -> bool {
+    let header = routed.header;
+    let is_to_nobody = header.destination.is_none();
+    // Hello is all that it may say, and no policy forbids that.
+    let is_new = bus.members[&from].stage == Stage::New;
+    if is_to_nobody && header.interface != Some(PEER) {
+        let why = format!("a call without a destination must be one of {PEER}");
+        bus.refuse(from, header, error::UNKNOWN_METHOD, &why);
+        return false;
+    }
+    if !is_to_nobody && !is_new && !bus.may_send(from, None, routed) {
+        bus.deny(from, routed);
+        return false;
+    }
+    match answer(bus, Request { from, routed }) {
+        Ok(Some(body)) => reply(bus, Request { from, routed }, body),
+        Ok(None) => {}
+        Err(Refusal(name, why)) => {
+            bus.refuse(from, header, name, &why);
+            return false;
+        }
+    }
+    !is_to_nobody
 }
 
 fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {

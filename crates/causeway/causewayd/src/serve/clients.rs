@@ -24,7 +24,7 @@ pub struct Client {
     /// When it must have said Hello.
     deadline: Instant,
     wants_to_write: bool,
-    /// It is not read, because the order log is full.
+    /// It is not read, because the order log is full, or too many descriptors wait to be closed.
     is_paused: bool,
     /// It is among those to be read.
     pub is_ready: bool,
@@ -56,6 +56,8 @@ pub struct Clients {
     pub writable: VecDeque<MemberId>,
     /// Those that are not read, because the order log is full.
     paused: Vec<MemberId>,
+    /// Those that are not read, because they bring descriptors and too many wait to be closed.
+    deferred: Vec<MemberId>,
 }
 
 impl Clients {
@@ -219,6 +221,26 @@ impl Clients {
             client.is_paused = true;
             client.watch_again(id);
             self.paused.push(id);
+        }
+    }
+
+    /// Does not read a client until [`resume_deferred`](Clients::resume_deferred).
+    pub fn defer(&mut self, id: MemberId) {
+        if let Some(client) = self.table.get_mut(&id).filter(|client| !client.is_paused) {
+            client.is_paused = true;
+            client.watch_again(id);
+            self.deferred.push(id);
+        }
+    }
+
+    /// Reads clients again that had to wait.
+    pub fn resume_deferred(&mut self) {
+        for id in std::mem::take(&mut self.deferred) {
+            if let Some(client) = self.table.get_mut(&id) {
+                client.is_paused = false;
+                client.watch_again(id);
+                self.make_ready(id);
+            }
         }
     }
 
