@@ -10,6 +10,7 @@
 #[macro_use]
 mod support;
 
+mod advice;
 mod allocations;
 #[cfg(feature = "zbus")]
 mod asynchronous;
@@ -18,7 +19,7 @@ mod blocking;
 mod boundaries;
 mod bus;
 mod clocks;
-mod configuration;
+mod compared;
 mod day;
 mod death;
 mod divided;

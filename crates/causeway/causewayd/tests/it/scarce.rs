@@ -1,11 +1,13 @@
 //! A bus that lacks something: descriptors, space in the order log, places, the right to long messages, or a descriptor that is closed at once.
 
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use causeway_bus::client::Bus as Client;
 use causeway_bus::wire::{Body, Builder};
 use causeway_bus::{AuthorityOptions, Connection as Member, NameReply, Payload, name};
+use causeway_os::limits::set_nofile_of;
 use causewayd::Config;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
@@ -159,4 +161,118 @@ fn a_descriptor_that_lingers_and_no_member_takes_does_not_stop_the_bus() {
     drop(receiver);
     eventually("the receiver stays", || !witness.list_names().contains(&name));
     (0..10).for_each(|_| ask_bus(&mut witness));
+}
+
+/// As many as many systems allow a program that nobody has given more.
+const FEW_FILES: u64 = 1024;
+
+/// A call that brings so many descriptors.
+fn send_files(client: &mut Client, to: &str, member: &str, count: usize) -> u32 {
+    let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let call = Builder::call(PATH, member).destination(to).unix_fds(count as u32);
+    client.send_with_fds(&call, &vec![file.as_fd(); count]).unwrap()
+}
+
+/// The name of the error that answers a call, or `None` for a reply.
+fn error_for(client: &mut Client, serial: u32) -> Option<String> {
+    let answer = wait_for_reply(client, serial);
+    header(&answer).error_name.map(str::to_owned)
+}
+
+/// Senders fill what a bus may open with descriptors for a service that never comes. Others are told what they cannot have; nobody is
+/// disconnected, and small messages pass.
+#[test]
+fn senders_that_use_up_descriptors_cost_no_client_its_connection() {
+    let folder = temp_dir("scarce");
+    write_service(folder.path(), "com.example.Slow", "/bin/sleep 600", "");
+    let limits =
+        "<limit name='service_start_timeout'>600000</limit><limit name='max_outgoing_unix_fds'>4096</limit>";
+    let mut command = causewayd(&["--config-file", &with_services(&folder, limits)]);
+    set_nofile_of(&mut command, Rlimit { current: Some(FEW_FILES), maximum: Some(FEW_FILES) });
+    let bus = Broker::spawn(&mut command);
+    let [mut uninvolved, mut receiver] = [bus.client(), bus.client()];
+    let mut senders = [(); 2].map(|()| bus.client());
+    for sender in &mut senders {
+        // The first wait for the service, and the others are refused.
+        let serials: Vec<u32> = (0..64).map(|_| send_files(sender, "com.example.Slow", "Wait", 16)).collect();
+        let last = *serials.last().unwrap();
+        assert_eq!(error_for(sender, last).as_deref(), Some(name::LIMITS_EXCEEDED));
+    }
+    // One for which somebody waits comes through, and its descriptors with it.
+    receiver.keep_descriptors();
+    let to = receiver.unique_name().to_owned();
+    for _ in 0..20 {
+        let serial = send_files(&mut uninvolved, &to, "Take", 16);
+        let call = wait_for_member(&mut receiver, "Take");
+        assert_eq!(receiver.take_descriptors().len(), 16);
+        answer(&mut receiver, &call, Body::default());
+        assert_eq!(error_for(&mut uninvolved, serial), None);
+    }
+    // A large one is refused, and so is a reply with many descriptors: the caller is told.
+    let serial = send_files(&mut uninvolved, &to, "Take", 253);
+    assert_eq!(error_for(&mut uninvolved, serial).as_deref(), Some(name::LIMITS_EXCEEDED));
+    let asked = uninvolved.send(&Builder::call(PATH, "Ask").destination(&to)).unwrap();
+    let call = wait_for_member(&mut receiver, "Ask");
+    let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let reply = Builder::reply(header(&call).serial).destination(uninvolved.unique_name()).unix_fds(253);
+    receiver.send_with_fds(&reply, &vec![file.as_fd(); 253]).unwrap();
+    assert_eq!(error_for(&mut uninvolved, asked).as_deref(), Some(name::LIMITS_EXCEEDED));
+    senders.iter_mut().chain([&mut uninvolved, &mut receiver]).for_each(sync);
+    // With the senders goes what they hold.
+    drop(senders);
+    eventually("the descriptors stay", || {
+        let serial = send_files(&mut uninvolved, &to, "Take", 100);
+        let is_passed = bus_takes(&mut uninvolved, &mut receiver, serial);
+        assert!(bus.descriptors() < FEW_FILES as usize);
+        is_passed
+    });
+}
+
+/// Does a call arrive? Otherwise its sender gets an error.
+fn bus_takes(sender: &mut Client, receiver: &mut Client, serial: u32) -> bool {
+    sync(receiver);
+    while let Some(message) = receiver.receive(std::time::Duration::ZERO).unwrap() {
+        if header(&message).member == Some("Take") {
+            receiver.take_descriptors();
+            return true;
+        }
+    }
+    assert_eq!(error_for(sender, serial).as_deref(), Some(name::LIMITS_EXCEEDED));
+    false
+}
+
+/// Many clients that hold as much as they may, each in another way, beside one that does not.
+#[test]
+fn many_that_hold_descriptors_cost_no_client_its_connection() {
+    let folder = temp_dir("scarce");
+    write_service(folder.path(), "com.example.Slow", "/bin/sleep 600", "");
+    let limits = "<limit name='service_start_timeout'>600000</limit>";
+    let mut command = causewayd(&["--config-file", &with_services(&folder, limits)]);
+    set_nofile_of(&mut command, Rlimit { current: Some(FEW_FILES), maximum: Some(FEW_FILES) });
+    let bus = Broker::spawn(&mut command);
+    let [mut uninvolved, mut receiver] = [bus.client(), bus.client()];
+    let to = receiver.unique_name().to_owned();
+    let mut halves = Vec::new();
+    let mut holders: Vec<Client> = (0..40).map(|_| bus.client()).collect();
+    for holder in &mut holders {
+        for _ in 0..8 {
+            send_files(holder, "com.example.Slow", "Wait", 8);
+        }
+        sync(holder);
+        // The rest of this message never comes.
+        let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+        let call = Builder::call(PATH, "Half").destination(&to).unix_fds(8).build(9999).unwrap();
+        let (stream, _, _) = std::mem::replace(holder, bus.client()).into_parts().unwrap();
+        causeway_os::socket::send_with_fds(&stream, &call[..20], &vec![file.as_fd(); 8]).unwrap();
+        halves.push(stream);
+    }
+    receiver.keep_descriptors();
+    for _ in 0..20 {
+        let serial = send_files(&mut uninvolved, &to, "Take", 16);
+        bus_takes(&mut uninvolved, &mut receiver, serial);
+        // It may be refused, and nobody is disconnected.
+        sync(&mut uninvolved);
+        sync(&mut receiver);
+    }
+    holders.iter_mut().for_each(sync);
 }
