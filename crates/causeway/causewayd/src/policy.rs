@@ -3,6 +3,7 @@
 //! Of the rules of a member the last one that applies decides. Source: dbus-daemon(1), "CONFIGURATION FILE".
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use causeway_dbus_wire::wire::{Header, Kind, names::is_below_name};
@@ -239,8 +240,10 @@ impl Policy {
             return Rules { is_open: true, ..Rules::default() };
         }
         let mut rules = Rules::default();
-        let of_groups =
-            self.groups.iter().filter(|(group, _)| groups.contains(group)).flat_map(|(_, rules)| rules);
+        // As in dbus-daemon, by the numbers of the groups, and not by their places in the files.
+        let groups: BTreeSet<u32> = groups.iter().copied().collect();
+        let of_group = |group| self.groups.iter().filter(move |(other, _)| *other == group);
+        let of_groups = groups.into_iter().flat_map(of_group).flat_map(|(_, rules)| rules);
         let of_user = self.users.iter().filter(|(user, _)| *user == uid).flat_map(|(_, rules)| rules);
         let others = self.at_no_console.iter().chain(&self.mandatory);
         for Rule { allows, subject } in self.default.iter().chain(of_groups).chain(of_user).chain(others) {
@@ -443,6 +446,16 @@ mod tests {
         assert!(may(|filter| filter.member = Some("M".into())));
         assert!(may(|filter| filter.error = Some("a.E".into())));
         assert!(!may(|filter| filter.interface = Some("a.B".into())));
+    }
+
+    #[test]
+    fn group_with_the_higher_number_decides() {
+        let own = |allows| vec![Rule { allows, subject: Subject::Own(NamePattern::Any) }];
+        let policy = Policy { groups: vec![(60, own(false)), (1, own(true))], ..Policy::default() };
+        for groups in [[1, 60], [60, 1]] {
+            assert!(!policy.rules_for(0, &groups).may_own("a.B"));
+        }
+        assert!(policy.rules_for(0, &[1]).may_own("a.B"));
     }
 
     #[test]

@@ -318,7 +318,7 @@ mod tests {
             assert!(shared.contains(&of_user), "{shared}");
             for said in [own, shared] {
                 assert!(said.ends_with(&format!(
-                    "raise <limit name=\"{name}\"> in the configuration file of the bus"
+                    "raise <limit name=\"{name}\"> in the configuration file of the bus (--config-file)"
                 )));
                 assert_eq!(crate::config::Limits::default().set(name, 1), Ok(true), "it is not a limit");
             }

@@ -356,7 +356,7 @@ mod tests {
         let split = |text| words(text).map(|words| words.join("|"));
         assert_eq!(split(r#"/bin/a b 'c d' "e \"f" g\ h"#).as_deref(), Some(r#"/bin/a|b|c d|e "f|g h"#));
         assert_eq!(split(r#"a"b"'c' '' "#).as_deref(), Some("abc||"));
-        assert_eq!(split(r#"a \\' "\$x \y" #'c"#).as_deref(), Some(r#"a|\'|$x \y|"#));
+        assert_eq!(split(r#"a \' "\$x \y" #'c"#).as_deref(), Some(r#"a|'|$x \y|"#));
         assert_eq!(split("a#b\nc\n\nd ").as_deref(), Some("ac||d|"));
         assert_eq!(split("a\\\nb\u{a0}c").as_deref(), Some("ab\u{a0}c"));
         assert_eq!(["'open", "\"open\\\"", "open\\", "open #"].map(split), [const { None }; 4]);
