@@ -7,6 +7,10 @@
 //!
 //! The program is the product; the modules are public so that its tests can speak its protocol. `docs/bridge.md` says what is promised.
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 pub mod args;
 pub mod bell;
 pub mod bus;

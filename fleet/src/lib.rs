@@ -8,6 +8,10 @@
 //!
 //! No daemon, no catalogue, no lock: who writes needs to know of nobody else.
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 pub mod analysis;
 mod clock;
 pub mod compact;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use causeway_bridge::keys::Realm;
 use causeway_bridge::wire::{Kind, Packet, Part, Stamp, host_id};
-use causeway_testkit::{at_another_time, eventually_seen, skipped};
+use causeway_testkit::{Cause, at_another_time, eventually_seen, trial_succeeds};
 use serde_json::Value;
 use zenoh::Wait;
 use zenoh::sample::Sample;
@@ -262,10 +262,9 @@ struct Full(PathBuf);
 impl Full {
     fn at(path: &Path) -> Option<Full> {
         std::fs::create_dir_all(path).unwrap();
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(path).status();
-        if !mounted.is_ok_and(|status| status.success()) {
-            skipped("no small file system can be mounted here");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(path);
+        if !trial_succeeds(&mut mount, Cause::Rights("mount")) {
             return None;
         }
         let full = Full(path.to_owned());

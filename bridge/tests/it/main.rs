@@ -1,7 +1,10 @@
 //! What users of a bridge rely on. A router of Zenoh runs between the hosts: an unmodified zenohd where there is one (on PATH, or where
 //! `CAUSEWAY_ZENOHD` says), otherwise this program's own, which is the same library. Hosts are folders; those of `namespaces.rs` are
 //! network namespaces.
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped, and what it counted")]
+#![allow(clippy::print_stderr, reason = "a test prints what it counted")]
+
+#[macro_use]
+extern crate causeway_testkit;
 
 mod groups;
 mod hostile;

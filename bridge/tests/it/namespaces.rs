@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway::Group;
-use causeway_testkit::{setting, skipped};
+use causeway_testkit::{Cause, has_program, setting, skipped};
 use rustix::process::Signal;
 
 use crate::support::{
@@ -38,8 +38,11 @@ impl Net {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let of = |name: &str| format!("cwb-{}-{number}-{name}", std::process::id());
         let net = Net { names: ["r", "a", "b"].map(of) };
+        if !has_program("ip") {
+            return None;
+        }
         if let Err(why) = run(&["ip", "netns", "add", &net.names[0]]) {
-            skipped(format!("no network namespaces: {why}"));
+            skipped(Cause::Rights("namespaces"), why);
             return None;
         }
         net.make().unwrap();
@@ -158,9 +161,8 @@ fn a_link_that_is_cut_for_longer_than_the_lease_costs_what_the_log_cannot_hold_a
 fn a_link_that_loses_packets_loses_no_message() {
     let Some(net) = Net::new() else { return };
     if !net.lose(2, 5) {
-        return skipped(
-            "packets cannot be lost here: no netem (tc qdisc … netem), and no iptables with -m statistic",
-        );
+        let detail = "no netem (tc qdisc … netem), and no iptables with -m statistic";
+        return skipped(Cause::Kernel("packet loss"), detail);
     }
     let _router = net.router();
     let hosts = ["a", "b"].map(Host::new);
@@ -180,7 +182,7 @@ fn a_link_that_loses_packets_loses_no_message() {
 fn a_ticker_loses_nothing_beside_a_group_that_fills_the_same_slow_link() {
     let Some(net) = Net::new() else { return };
     if !net.shape(2, &["tbf", "rate", "5mbit", "burst", "64kb", "latency", "400ms"]) {
-        return skipped("tc has no tbf here");
+        return skipped(Cause::Kernel("tbf"), "");
     }
     let _router = net.router();
     let hosts = ["a", "b"].map(Host::new);
@@ -212,7 +214,7 @@ fn a_long_message_comes_whole_over_a_slow_link() {
     let Some(net) = Net::new() else { return };
     let mebibytes = setting("CAUSEWAY_BRIDGE_LONG_MIB", 64);
     if !net.shape(2, &["tbf", "rate", "100mbit", "burst", "128kb", "latency", "400ms"]) {
-        return skipped("tc has no tbf here");
+        return skipped(Cause::Kernel("tbf"), "");
     }
     let _router = net.router();
     let capacity = (mebibytes << 20).next_power_of_two() * 4;
@@ -238,7 +240,7 @@ fn a_long_message_comes_whole_over_a_slow_link() {
 fn a_long_message_comes_over_a_link_that_carries_a_part_of_it_in_a_few_seconds() {
     let Some(net) = Net::new() else { return };
     if !net.shape(2, &["tbf", "rate", "512kbit", "burst", "16kb", "latency", "400ms"]) {
-        return skipped("tc has no tbf here");
+        return skipped(Cause::Kernel("tbf"), "");
     }
     let _router = net.router();
     let hosts = ["a", "b"].map(|name| Host::with(name, options().capacity_bytes(8 << 20)));

@@ -4,10 +4,9 @@
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, eventually, skipped, temp_dir};
+use causeway_testkit::{Running, eventually, has_program, temp_dir};
 
 use crate::push::{ends_with, program, pushed, spool, text};
-use crate::support::programs::is_on_path;
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::servers::{BUCKET, free_port};
 use crate::support::world::{Kind, World};
@@ -37,8 +36,8 @@ fn with_azure(endpoint: &str, key: &str) -> Command {
 
 #[test]
 fn azure_keeps_records_as_a_folder_does_and_refuses_in_one_sentence() {
-    if !is_on_path("azurite-blob") {
-        return skipped("Azurite is not on PATH: `npm install azurite` brings azurite-blob");
+    if !has_program("azurite-blob") || !has_program("python3") {
+        return;
     }
     let folder = temp_dir("azure");
     let port = free_port();

@@ -1,5 +1,8 @@
 //! The store and its questions, from the outside.
 
+#[macro_use]
+extern crate causeway_testkit;
+
 mod again;
 mod azure;
 mod claims;

@@ -3,11 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-use causeway_testkit::{skipped, temp_dir};
+use causeway_testkit::{Cause, find_program, skipped, temp_dir};
 use weighbridge_fleet::analysis::{Options, analyze};
 use weighbridge_fleet::report::{Format, report};
 
-use crate::support::programs::is_on_path;
 use crate::support::world::{Kind, World};
 
 #[test]
@@ -23,10 +22,9 @@ fn a_page_of_ten_thousand_machines_is_below_two_megabytes_and_a_browser_draws_it
     }
     let text = report(&findings, Format::Text, weighbridge_report::Style::default());
     assert!(text.lines().count() < 400, "{} lines", text.lines().count());
-    let Some(browser) =
-        ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| is_on_path(name))
+    let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(find_program)
     else {
-        return skipped("no Chromium on PATH");
+        return skipped(Cause::Missing("chromium"), "");
     };
     let folder = temp_dir("page");
     let listen = "<script>window.wrong = []; addEventListener('error', (event) => wrong.push(event.message));\

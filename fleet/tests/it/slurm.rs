@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, TempDir, eventually_some, skipped, temp_dir};
+use causeway_testkit::{Cause, Running, TempDir, eventually_some, skipped, temp_dir};
 use serde_json::Value;
 
 use crate::push::{ends_with, said, text};
-use crate::support::programs::{Boot, both, path_with, plan, record_in};
+use crate::support::programs::{Boot, both, path_with, plan, python_has, record_in};
 use crate::support::servers::free_port;
 
 struct Slurm {
@@ -27,7 +27,10 @@ impl Slurm {
     fn start() -> Option<Slurm> {
         let root = std::env::var_os("FLEET_SLURM").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         if !root.join("usr/sbin/slurmctld-wlm").is_file() {
-            skipped("no Slurm: Debian's packages of it are neither installed nor unpacked in FLEET_SLURM");
+            skipped(
+                Cause::Missing("slurm"),
+                "Debian's packages are neither installed nor unpacked in FLEET_SLURM",
+            );
             return None;
         }
         let folder = temp_dir("slurm");
@@ -151,7 +154,7 @@ fn an_array_of_eight_nodes_gives_a_row_or_a_reason_for_every_case_and_measures_w
     let Some(slurm) = Slurm::start() else { return };
     let cpus = std::thread::available_parallelism().unwrap().get();
     if cpus < 2 {
-        return skipped("two CPUs are needed to tell a task of one CPU from a node");
+        return skipped(Cause::Hardware("two CPUs"), "");
     }
     let folder = slurm.folder.path();
     let plan = plan(folder, &["roundtrip/mock/{1,64}/{same-cpu,two-cpus}"]);
@@ -325,14 +328,13 @@ fn walk_through(port: u16, extension: &str) -> String {
 
 #[test]
 fn the_walk_through_of_the_page_works_from_its_beginning_to_its_end() {
-    let find = "import duckdb_extension_httpfs, moto.server, pathlib; \
+    if !["python:moto.server", "python:duckdb", "python:duckdb_extension_httpfs"].into_iter().all(python_has)
+    {
+        return;
+    }
+    let find = "import duckdb_extension_httpfs, pathlib; \
                 print(*pathlib.Path(duckdb_extension_httpfs.__file__).parent.rglob('httpfs.duckdb_extension'))";
     let found = Command::new("python3").args(["-c", find]).output().unwrap();
-    if !found.status.success() {
-        return skipped(
-            "moto or DuckDB with httpfs is missing: `pip install 'moto[server]' duckdb duckdb-extension-httpfs`",
-        );
-    }
     let Some(slurm) = Slurm::start() else { return };
     let script = walk_through(free_port(), text(&found.stdout).trim());
     let mut command = slurm.with_variables(Command::new("bash"));

@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, eventually_some, skipped, temp_dir};
+use causeway_testkit::{Cause, Running, eventually_some, has_program, skipped, temp_dir};
 use rustix::process::Signal;
 
 use crate::push::{ends_with, program, said, text};
-use crate::support::programs::{both, is_on_path, path_with, plan, python_has, record_in};
+use crate::support::programs::{both, path_with, plan, python_has, record_in};
 
 fn starter(name: &str) -> String {
     said(0, "examples", name.as_ref(), &[])
@@ -34,7 +34,7 @@ fn parallel_measures_machines_over_ssh_and_does_the_rest_the_next_time() {
     // Another program of that name is in moreutils.
     let version = Command::new("parallel").arg("--version").output();
     if !version.is_ok_and(|output| text(&output.stdout).starts_with("GNU parallel")) {
-        return skipped("GNU parallel is not installed");
+        return skipped(Cause::Missing("GNU parallel"), "");
     }
     let folder = temp_dir("fleet");
     let Some(bin) = both(folder.path()) else { return };
@@ -94,10 +94,8 @@ print(json.dumps(container['command']))
 
 #[test]
 fn the_manifest_is_one_that_kubernetes_knows() {
-    if !python_has("kubernetes_validate") {
-        return skipped(
-            "the schemas of Kubernetes are not installed: `pip install kubernetes-validate` brings them",
-        );
+    if !python_has("python:kubernetes_validate") {
+        return;
     }
     let folder = temp_dir("fleet");
     let manifest = folder.path().join("job.yaml");
@@ -115,8 +113,8 @@ fn the_manifest_is_one_that_kubernetes_knows() {
 /// What a kubelet gives a container: its command, environment and CPUs, and SIGTERM to its first process when the node is drained.
 #[test]
 fn a_pod_ends_its_record_and_pushes_it_when_it_is_drained() {
-    if !python_has("yaml") {
-        return skipped("Python's yaml is not installed, which reads the manifest");
+    if !python_has("python:yaml") || !has_program("taskset") {
+        return;
     }
     let folder = temp_dir("fleet");
     let Some(bin) = both(folder.path()) else { return };
@@ -163,8 +161,8 @@ fn a_pod_ends_its_record_and_pushes_it_when_it_is_drained() {
 
 #[test]
 fn the_playbook_measures_and_pushes_and_does_nothing_the_second_time() {
-    if !is_on_path("ansible-playbook") {
-        return skipped("Ansible is not on PATH: `pip install ansible-core` brings it");
+    if !has_program("ansible-playbook") {
+        return;
     }
     let folder = temp_dir("fleet");
     let Some(bin) = both(folder.path()) else { return };

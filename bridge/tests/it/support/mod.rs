@@ -14,6 +14,7 @@ use causeway::{
     Group, GroupOptions, Message, Policy, Publisher, Received, RecvTimeoutError, SubscribeOptions, Subscriber,
 };
 use causeway_bridge::keys::GroupKeys;
+use causeway_testkit::find_program;
 pub use causeway_testkit::{Running, TempDir, eventually, temp_dir};
 pub use relay::Relay;
 use serde_json::Value;
@@ -35,10 +36,7 @@ pub fn program(arguments: &[&str]) -> Command {
 
 /// An unmodified zenohd, if there is one.
 pub fn zenohd() -> Option<PathBuf> {
-    let told = std::env::var_os("CAUSEWAY_ZENOHD").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join("zenohd")).find(|path| path.is_file());
-    told.or(found)
+    std::env::var_os("CAUSEWAY_ZENOHD").map(PathBuf::from).or_else(|| find_program("zenohd"))
 }
 
 /// A router, killed when it is dropped.

@@ -57,4 +57,15 @@ mod tests {
         assert_eq!(unescaped(&escaped(&all)), Some(all));
         assert_eq!((unescaped("%z"), unescaped("%zz")), (None, None));
     }
+
+    #[test]
+    fn a_value_is_found_by_its_transport_and_key() {
+        let address = "unix:path=/run/a%20b,guid=0f,broken,name=%ff";
+        assert_eq!(text(address, "unix", "path").as_deref(), Some("/run/a b"));
+        assert_eq!(text(address, "unix", "guid").as_deref(), Some("0f"));
+        assert_eq!((value(address, "unix", "name"), text(address, "unix", "name")), (Some(vec![0xff]), None));
+        for (transport, key) in [("tcp", "path"), ("uni", "path"), ("unix", "run"), ("unix", "broken")] {
+            assert_eq!(value(address, transport, key), None, "{transport} {key}");
+        }
+    }
 }

@@ -226,6 +226,8 @@ mod tests {
         for cut in 0..text.len() {
             let _ = properties(&text[..cut]);
         }
+        // An empty tag is passed.
+        assert_eq!(properties(&format!("<>{text}")), found);
     }
 
     #[test]

@@ -70,3 +70,66 @@ impl Random {
         Builder::signal(path, interface, member).body(body.u32(number))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::MatchRule;
+    use crate::wire::{Args, Header};
+
+    #[test]
+    fn a_seed_brings_the_published_sequence() {
+        let mut random = Random(1);
+        assert_eq!(
+            [random.next_u64(), random.next_u64()],
+            [5_180_492_295_206_395_165, 12_380_297_144_915_551_517]
+        );
+        assert_eq!([3, 1, 1000].map(|limit| Random(1).below(limit)), [1, 0, 165]);
+    }
+
+    #[test]
+    fn a_seed_brings_the_same_rules_and_signals() {
+        let mut random = Random(7);
+        let rules: Vec<String> = (0..12).map(|_| random.rule(None, &[":1.1", "a.b"])).collect();
+        assert!(rules.iter().all(|rule| rule.parse::<MatchRule>().is_ok()), "{rules:?}");
+        let expected = [
+            "interface='a.B'",
+            "sender=':1.1',path='/x/y/z'",
+            "sender=':1.1',member='M',arg0='org.a',arg2='two'",
+            "sender=':1.1'",
+            "type='method_call',arg0namespace='org.a.b'",
+            "interface='a.B'",
+            "sender='a.b',arg0='org.ab'",
+            "interface='a.B.C',member='N',arg0namespace='org.a.b'",
+            "sender=':1.1',arg0='org.ab'",
+            "sender='a.b'",
+            "type='signal',path='/x/y/z'",
+            "path='/a/b'",
+        ];
+        assert_eq!(rules, expected);
+        let of_interface: Vec<String> = (0..5).map(|_| random.rule(Some("q.R"), &[":1.1"])).collect();
+        let expected = [
+            "interface='q.R',member='M',arg1path='two'",
+            "interface='q.R',member='N',path_namespace='/x/y/z'",
+            "interface='q.R',arg0path='/a/b'",
+            "interface='q.R',member='N',path_namespace='/',arg0='/a/b'",
+            "interface='q.R',sender=':1.1',path='/x/y/z'",
+        ];
+        assert_eq!(of_interface, expected);
+        let shown = |signal: Builder<'_>| {
+            let bytes = signal.build(1).unwrap();
+            let header = Header::parse(&bytes).unwrap();
+            let args: Vec<_> =
+                Args::new(&header, &bytes[header.header_bytes..]).map(Result::unwrap).collect();
+            format!("{} {} {args:?}", header.title(), header.path.unwrap())
+        };
+        let signals = [None, None, Some("q.R"), None].map(|interface| shown(random.signal(interface, 5)));
+        let expected = [
+            r#"signal x.Y.N /ab [Text(""), Path("/a/b"), U32(5)]"#,
+            r#"signal x.Y.O /a/b [Text(""), Path("/a"), U32(5)]"#,
+            r#"signal q.R.O /a/b [Text("it's, so"), Path("/a/b"), U32(5)]"#,
+            r#"signal x.Y.N /ab [Text("org.ab"), Text("two"), U32(5)]"#,
+        ];
+        assert_eq!(signals, expected);
+    }
+}

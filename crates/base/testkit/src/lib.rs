@@ -10,9 +10,9 @@
 //! * [`help`]: the help of a program and of all its commands.
 //! * [`heap`]: what the allocator has left for later.
 //! * [`proc`]: what the kernel says of a process.
-//! * [`skipped`], [`has_program`], [`has_header`], [`has_ptrace`], [`is_root`]: why a test does not run here.
+//! * [`skipped`], [`has_program`], [`has_header`], [`is_root`], [`trial_succeeds`]: why a test does not run here.
 //! * [`Rng`]: numbers that repeat from a seed.
-//! * [`watchdog`]: the end of a test that hangs.
+//! * [`watchdog`]: the end of a test that hangs. One that compiles programs has more time: [`watchdog::extend_limit`].
 //!
 //! Waiting for an event is better than looking again and again: `eventually` is for what has no event to wait for.
 
@@ -46,7 +46,7 @@ pub use fastrand::Rng;
 pub use frozen::{ControlGroup, Freezer};
 pub use peer::{Peer, Role, play, setting};
 pub use process::{Running, assert_ran, at_another_time, rerun};
-pub use skip::{Cause, LIST, find_program, has_header, has_program, is_root, skipped};
+pub use skip::{Cause, LIST, find_program, has_header, has_program, is_root, skipped, trial_succeeds};
 pub use tempfile::{NamedTempFile, TempDir};
 pub use traced::{Call, Traced, has_ptrace, stop_for_tracer};
 

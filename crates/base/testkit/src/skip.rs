@@ -11,18 +11,26 @@ use crate::watchdog::{current_test, print};
 /// The variable with the file to which each skip is appended, as `test: cause: detail`.
 pub const LIST: &str = "CAUSEWAY_TEST_SKIPS";
 
-/// What a machine lacks for a test.
+/// What a machine lacks for a test. Names are few and stay, since lists of expected skips have them; use one of these before you add another:
+///
+/// | cause | names |
+/// |---|---|
+/// | `Missing` | a program by its name, a header by its path, `python:MODULE`, a library as pkg-config calls it; `a system bus`, `an allocator`, `/dev/full`, `env --ignore-signal`, `GetAllMatchRules`, `GNU parallel`, `Valgrind 3.21`, `vmlinuz` |
+/// | `Rights` | `an ordinary user`, `a readable build folder`, `a time namespace`, `control groups`, `kernel symbols`, `locked memory`, `mount`, `namespaces`, `open files`, `perf`, `pinning`, `podman`, `ptrace`, `realtime`, `root`, `seccomp` |
+/// | `Hardware` | `APERF`, `PMU`, `no PMU`, `two CPUs`, `x86-64` |
+/// | `Kernel` | an option (`CONFIG_SYSVIPC`), system call or socket option by its name, a sysctl; `a mechanism`, `asynchronous I/O`, `file leases`, `io_uring`, `packet filters`, `packet loss`, `tbf`, `tracefs`, `urgent bytes on Unix sockets` |
+/// | `Setting` | a variable; `nice=0`, `SIGINT` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Software, by the name of the program, header or module.
+    /// Software.
     Missing(&'static str),
-    /// Rights of this user or of a container: `root`, `ptrace`, `namespaces`.
+    /// Rights of this user or of a container, and limits of its processes.
     Rights(&'static str),
-    /// A property of the processor or the machine: `two CPUs`, `PMU`.
+    /// A property of the processor or the machine.
     Hardware(&'static str),
-    /// A feature or setting of the kernel, or a file system: `SO_PASSRIGHTS`, `tracefs`.
+    /// A feature or setting of the kernel, or a file system.
     Kernel(&'static str),
-    /// A variable that asks for a test which does not run by default.
+    /// How the tests were started: a variable that asks for a test which does not run by default, a nice value.
     Setting(&'static str),
 }
 
@@ -81,6 +89,17 @@ pub fn has_program(program: &'static str) -> bool {
         skipped(Cause::Missing(program), "");
     }
     found
+}
+
+/// Whether `trial` succeeds, a command that tries what the test needs; prints the skip of the current test if not, with the error of the command.
+pub fn trial_succeeds(trial: &mut Command, cause: Cause) -> bool {
+    let why = match trial.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)),
+        Err(error) => format!("{}: {error}", trial.get_program().display()),
+    };
+    skipped(cause, why);
+    false
 }
 
 /// Whether this process is root; prints the skip of the current test if not.

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
@@ -42,11 +42,25 @@ pub const EXIT_STATUS: i32 = 124;
 
 const STACK_LIMIT: Duration = Duration::from_secs(2);
 
-/// In the order of their start.
-static RUNNING: Mutex<Vec<(u64, String, Instant)>> = Mutex::new(Vec::new());
+/// How much longer a test may take that compiles programs.
+pub const COMPILING: Duration = Duration::from_secs(600);
+
+struct Running {
+    number: u64,
+    name: String,
+    start: Instant,
+    limit: Duration,
+}
+
+static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 
 thread_local! {
-    static CURRENT: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Number and name of the test of this thread.
+    static CURRENT: RefCell<Option<(u64, String)>> = const { RefCell::new(None) };
+}
+
+fn running() -> MutexGuard<'static, Vec<Running>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long a test of this process may take.
@@ -65,11 +79,16 @@ pub fn limit() -> Duration {
 
 /// The test that this thread runs, as `package module::test`; else the name of the thread.
 pub fn current_test() -> String {
-    let current = CURRENT.with_borrow(String::clone);
-    if current.is_empty() {
-        thread::current().name().unwrap_or("a thread without a name").to_owned()
-    } else {
-        current
+    let current = CURRENT.with_borrow(|current| current.as_ref().map(|(_, name)| name.clone()));
+    current.unwrap_or_else(|| thread::current().name().unwrap_or("a thread without a name").to_owned())
+}
+
+/// Gives the test of this thread more time.
+pub fn extend_limit(more: Duration) {
+    let current = CURRENT.with_borrow(|current| current.as_ref().map(|(number, _)| *number));
+    let mut running = running();
+    if let Some(test) = running.iter_mut().find(|test| Some(test.number) == current) {
+        test.limit += more;
     }
 }
 
@@ -95,11 +114,11 @@ impl Test {
             });
         }
         let module = module.split_once("::").map(|(_, module)| format!("{module}::")).unwrap_or_default();
-        let test = format!("{package} {module}{name}");
-        CURRENT.set(test.clone());
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = running.last().map_or(0, |(number, ..)| number + 1);
-        running.push((number, test, Instant::now()));
+        let name = format!("{package} {module}{name}");
+        let mut running = running();
+        let number = running.last().map_or(0, |last| last.number + 1);
+        CURRENT.set(Some((number, name.clone())));
+        running.push(Running { number, name, start: Instant::now(), limit });
         Test { number, process: process::id() }
     }
 }
@@ -111,20 +130,22 @@ impl Drop for Test {
             return;
         }
         CURRENT.take();
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        running.retain(|(number, ..)| *number != self.number);
+        running().retain(|test| test.number != self.number);
     }
 }
 
-/// Sleeps until the oldest test may take no longer: tests count what their processes do, and this thread is in each of them.
-fn watch(limit: Duration) {
+/// Sleeps until the next test may take no longer: tests count what their processes do, and this thread is in each of them.
+fn watch(limit: Duration) -> ! {
     loop {
-        let oldest = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).first().cloned();
-        let elapsed = oldest.as_ref().map_or(Duration::ZERO, |(_, _, start)| start.elapsed());
-        match oldest {
-            Some((_, test, _)) if elapsed >= limit => end(&test, elapsed),
-            _ => thread::sleep(limit.saturating_sub(elapsed)),
+        let left = |test: &Running| test.limit.saturating_sub(test.start.elapsed());
+        let hung =
+            running().iter().find(|test| left(test).is_zero()).map(|test| (test.name.clone(), test.start));
+        if let Some((name, start)) = hung {
+            end(&name, start.elapsed());
         }
+        let next = running().iter().map(left).min();
+        // One that starts meanwhile has at least this much time.
+        thread::sleep(next.unwrap_or(limit).min(limit));
     }
 }
 
@@ -334,26 +355,32 @@ mod tests {
 
     const HANG: &str = "TESTKIT_HANG";
 
+    /// Not watched until its processes are there.
+    #[::core::prelude::v1::test]
+    fn hangs() {
+        let Some(file) = env::var_os(HANG) else { return };
+        // One child, and one whose parent has ended.
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]).output().unwrap();
+        let orphan = String::from_utf8(shell.stdout).unwrap();
+        fs::write(file, format!("{} {}", child.id(), orphan.trim())).unwrap();
+        let _test = Test::start("causeway-testkit", module_path!(), "hangs");
+        extend_limit(Duration::from_secs(1));
+        let (_sender, receiver) = std::sync::mpsc::channel::<()>();
+        receiver.recv().unwrap();
+    }
+
     #[test]
     fn hanging_test_is_reported_and_its_processes_are_gone() {
-        if let Some(file) = env::var_os(HANG) {
-            // One child, and one whose parent has ended.
-            let child = Command::new("sleep").arg("1000").spawn().unwrap();
-            let shell = Command::new("sh").args(["-c", "sleep 1000 >/dev/null & echo $!"]).output().unwrap();
-            let orphan = String::from_utf8(shell.stdout).unwrap();
-            fs::write(file, format!("{} {}", child.id(), orphan.trim())).unwrap();
-            let (_sender, receiver) = std::sync::mpsc::channel::<()>();
-            receiver.recv().unwrap();
-        }
         let file = tempfile::NamedTempFile::new().unwrap();
-        let mut hanging = rerun(module_path!(), "hanging_test_is_reported_and_its_processes_are_gone");
+        let mut hanging = rerun(module_path!(), "hangs");
         // A run of its own, not a process of this one.
         hanging.env_remove(RUN).env(HANG, file.path()).env(LIMIT, "1").stdin(Stdio::null());
         let output = hanging.output().unwrap();
         let report = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(EXIT_STATUS), "{report}");
         for expected in [
-            "hanging_test_is_reported_and_its_processes_are_gone still runs after",
+            "causeway-testkit watchdog::tests::hangs still runs after",
             "futex",
             "sleep 1000",
             "recv",
@@ -361,6 +388,7 @@ mod tests {
         ] {
             assert!(report.contains(expected), "{expected} is missing: {report}");
         }
+        assert!(!report.contains("still runs after 1 s"), "it had a second more: {report}");
         let started = fs::read_to_string(file.path()).unwrap();
         for process in started.split(' ') {
             eventually("both processes are gone", || proc::state(process.parse().unwrap()).is_none());

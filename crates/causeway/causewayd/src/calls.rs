@@ -92,7 +92,7 @@ mod tests {
         calls.open(call(1, 7, 2), None);
         assert!(!calls.close(call(1, 7, 3)) && !calls.close(call(1, 8, 2)) && !calls.close(call(3, 7, 2)));
         assert!(calls.is_open(call(1, 7, 2)) && calls.close(call(1, 7, 2)));
-        assert!(!calls.close(call(1, 7, 2)));
+        assert!(!calls.is_open(call(1, 7, 2)) && !calls.close(call(1, 7, 2)));
         calls.open(call(1, 7, 2), None);
         assert!(calls.close(call(1, 7, 2)) && !calls.close(call(1, 7, 2)));
         assert!(calls.of_caller.is_empty() && calls.of_callee.is_empty());

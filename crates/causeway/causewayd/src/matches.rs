@@ -297,6 +297,15 @@ mod tests {
     use super::*;
     use causeway_dbus_wire::wire::{Args, Body, Builder};
 
+    /// The member `:1.9` owns `org.nine`.
+    struct NineOwns;
+
+    impl Owners for NineOwns {
+        fn owns(&self, connection: &str, name: &str) -> bool {
+            (connection, name) == (":1.9", "org.nine")
+        }
+    }
+
     fn rule(text: &str) -> MatchRule {
         text.parse().unwrap()
     }
@@ -319,7 +328,7 @@ mod tests {
         }
         let compared = |steps: usize| {
             let (mut cursor, mut found, mut turns) = (Cursor::default(), Vec::new(), 1);
-            while !matches.compare(&mut cursor, &header, &|| &args, &(), &mut { steps }, &mut found) {
+            while !matches.compare(&mut cursor, &header, &|| &args, &NineOwns, &mut { steps }, &mut found) {
                 turns += 1;
             }
             found.sort_unstable();
@@ -338,6 +347,8 @@ mod tests {
         let (mut matches, one) = (Matches::default(), MemberId(1));
         matches.add(one, rule("type='signal',member='M'"));
         matches.add(one, rule("member='M',type='signal'"));
+        assert_eq!(matches.at(one, 0), Some((&Rc::new(rule("type='signal',member='M'")), 2)));
+        assert_eq!((matches.of(one).len(), matches.at(one, 1), matches.at(MemberId(2), 0)), (1, None, None));
         for left in [&[1][..], &[1], &[]] {
             assert_eq!(recipients(&matches, &Builder::signal("/", "a.B", "M")), left);
             assert_eq!(matches.remove(one, &rule("type='signal',member='M'")), !left.is_empty());
@@ -374,6 +385,7 @@ mod tests {
             "path_namespace='/'",
             "arg1path='/q/'",
             "arg0namespace='x'",
+            "sender='org.nine'",
         ];
         let mut matches = Matches::default();
         for (number, text) in (1..).zip(rules) {
@@ -410,11 +422,84 @@ mod tests {
     #[test]
     fn only_rules_that_eavesdrop_see_messages_to_others() {
         let mut matches = Matches::default();
-        matches.add(MemberId(1), rule("eavesdrop='true'"));
+        let eavesdroppers = |matches: &Matches| {
+            (matches.eavesdroppers().collect::<Vec<_>>(), matches.eavesdropping_changes())
+        };
+        for text in ["eavesdrop='true'", "eavesdrop='true',member='M'"] {
+            matches.add(MemberId(1), rule(text));
+            assert_eq!(eavesdroppers(&matches), (vec![MemberId(1)], 1));
+        }
         matches.add(MemberId(2), rule(""));
         let call = Builder::call("/", "M").destination(":1.5");
         assert_eq!(recipients(&matches, &call), [1]);
+        matches.remove(MemberId(1), &rule("eavesdrop='true'"));
+        assert_eq!(eavesdroppers(&matches), (vec![MemberId(1)], 1));
         remove_all(&mut matches, 1);
-        assert_eq!((matches.eavesdroppers().count(), matches.eavesdropping_changes()), (0, 2));
+        assert_eq!(eavesdroppers(&matches), (vec![], 2));
+    }
+
+    #[test]
+    fn a_message_that_no_rule_can_match_is_not_compared() {
+        let may_match = |matches: &Matches, message: Builder<'_>| {
+            matches.may_match(&Header::parse(&message.build(1).unwrap()).unwrap())
+        };
+        let broadcast = || Builder::signal("/", "a.B", "M");
+        let mut matches = Matches::default();
+        assert!(!may_match(&matches, broadcast()));
+        matches.add(MemberId(1), rule(""));
+        assert!(may_match(&matches, broadcast()) && !may_match(&matches, broadcast().destination(":1.5")));
+        matches.add(MemberId(2), rule("eavesdrop='true'"));
+        assert!(may_match(&matches, broadcast().destination(":1.5")));
+    }
+
+    #[test]
+    fn rules_with_other_conditions_cost_a_message_nothing() {
+        let mut matches = Matches::default();
+        for text in ["arg0='y'", "path='/q'", "member='N'", "interface='a.C'", "sender=':1.8'"] {
+            matches.add(MemberId(1), rule(text));
+        }
+        let body = Body::default().text("x");
+        let bytes = Builder::signal("/p", "a.B", "M").sender(":1.9").body(body).build(1).unwrap();
+        let header = Header::parse(&bytes).unwrap();
+        let (mut steps, mut found, mut cursor) = (10, Vec::new(), Cursor::default());
+        let args: &LazyArgs<'_> = &|| &[Arg::Text("x")];
+        assert!(matches.compare(&mut cursor, &header, args, &(), &mut steps, &mut found));
+        assert_eq!((steps, found), (10, vec![]));
+    }
+
+    #[test]
+    fn each_rule_costs_a_step_and_one_for_each_argument() {
+        let mut matches = Matches::default();
+        for text in ["member='M'", "member='M',arg1='x'", "member='M',arg1='x',arg2='x',arg3='x'"] {
+            matches.add(MemberId(1), rule(text));
+        }
+        let bytes = Builder::signal("/", "a.B", "M").build(1).unwrap();
+        let header = Header::parse(&bytes).unwrap();
+        let (mut steps, mut found, mut cursor) = (10, Vec::new(), Cursor::default());
+        assert!(matches.compare(&mut cursor, &header, &|| &[], &(), &mut steps, &mut found));
+        assert_eq!((steps, found), (3, vec![MemberId(1)]));
+    }
+
+    #[test]
+    fn arguments_are_read_only_where_a_rule_may_ask_for_them() {
+        let mut matches = Matches::default();
+        matches.add(MemberId(1), rule("member='M'"));
+        matches.add(MemberId(2), rule("arg0='x'"));
+        let bytes = Builder::signal("/", "a.B", "M").body(Body::default().u32(7)).build(1).unwrap();
+        let header = Header::parse(&bytes).unwrap();
+        let (mut found, mut cursor) = (Vec::new(), Cursor::default());
+        let unread: &LazyArgs<'_> = &|| panic!("the arguments are read");
+        assert!(matches.compare(&mut cursor, &header, unread, &(), &mut usize::MAX.clone(), &mut found));
+        assert_eq!(found, [MemberId(1)]);
+    }
+
+    #[test]
+    fn very_many_buckets_are_shared_out_among_the_tables() {
+        let mut matches = Matches::default();
+        for number in 0..100 * TABLES {
+            matches.add(MemberId(1), rule(&format!("arg0='{number}'")));
+        }
+        let largest = matches.buckets.0.iter().map(FxHashMap::len).max();
+        assert!(largest < Some(200), "{largest:?} of {} buckets", 100 * TABLES);
     }
 }

@@ -8,13 +8,13 @@ use std::rc::Rc;
 use causeway_dbus_wire::wire::{Header, Kind, names::is_below_name};
 use rustc_hash::FxHashMap;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub allows: bool,
     pub subject: Subject,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Who may connect, as the next one; `None` is `*`.
     User(Option<u32>),
@@ -44,7 +44,7 @@ impl NamePattern {
 }
 
 /// Which messages a rule is about: those that satisfy all conditions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub kind: Option<Kind>,
     pub path: Option<String>,
@@ -273,9 +273,126 @@ mod tests {
         rules_of.renew(&Policy { is_open: true, ..Policy::default() });
         assert!([&one, &same].iter().all(|rules| rules.borrow().may_own("a.B")));
         assert_eq!(rules_of.shared.len(), 1);
-        // However many came and went.
-        (0..1_000).for_each(|uid| drop(rules_of.get(&closed, uid, &[])));
-        assert!(rules_of.shared.len() <= 32, "{}", rules_of.shared.len());
+    }
+
+    #[test]
+    fn unused_rules_are_forgotten_when_they_outnumber_those_in_use() {
+        let (mut rules_of, closed) = (RulesOf::default(), Policy::default());
+        let used: Vec<SharedRules> = (0..10).map(|uid| rules_of.get(&closed, uid, &[])).collect();
+        let mut most = 0;
+        for uid in 10..1_000 {
+            drop(rules_of.get(&closed, uid, &[]));
+            most = most.max(rules_of.shared.len());
+        }
+        assert_eq!(most, 2 * used.len() + 16 + 1);
+    }
+
+    fn conditions(set: impl FnOnce(&mut Filter)) -> Filter {
+        let mut filter = Filter { requested_reply: true, ..Filter::any(true) };
+        set(&mut filter);
+        filter
+    }
+
+    #[test]
+    fn each_condition_tells_messages_apart() {
+        let signal = || Builder::signal("/a", "a.B", "M");
+        let some = |text: &str| Some(text.to_owned());
+        let exact = |name: &str| NamePattern::Exact(name.to_owned());
+        for (filter, satisfies, other) in [
+            (conditions(|it| it.kind = Some(Kind::Signal)), signal(), Builder::call("/a", "M")),
+            (conditions(|it| it.path = some("/a")), signal(), signal().path("/b")),
+            (conditions(|it| it.interface = some("a.B")), signal(), signal().interface("a.C")),
+            (conditions(|it| it.member = some("M")), signal(), signal().member("N")),
+            (conditions(|it| it.error = some("a.E")), Builder::error(3, "a.E"), Builder::error(3, "a.F")),
+            (conditions(|it| it.broadcast = Some(true)), signal(), signal().destination(":1.1")),
+            (conditions(|it| it.broadcast = Some(false)), signal().destination(":1.1"), signal()),
+            (conditions(|it| it.min_fds = 2), signal().unix_fds(2), signal().unix_fds(1)),
+            (conditions(|it| it.max_fds = 1), signal().unix_fds(1), signal().unix_fds(2)),
+            (conditions(|it| it.peer = exact(":1.5")), signal().sender(":1.5"), signal().sender(":1.6")),
+        ] {
+            for allows in [true, false] {
+                let applies = |message: &Builder<'_>| {
+                    let bytes = message.build(1).unwrap();
+                    let header = Header::parse(&bytes).unwrap();
+                    let passing =
+                        Passing { header: &header, is_requested_reply: true, is_eavesdropped: false };
+                    filter.applies(allows, passing, &|name| name.has(header.sender.unwrap_or_default()))
+                };
+                assert!(applies(&satisfies) && !applies(&other), "{allows}: {filter:?}");
+            }
+        }
+    }
+
+    /// dbus-daemon(1): of replies, an `<allow>` is about requested ones and a `<deny>` about others; with `eavesdrop`,
+    /// an `<allow>` is about all messages and a `<deny>` about those to others alone.
+    #[test]
+    fn rules_select_replies_and_eavesdropped_messages_by_their_attribute() {
+        let bytes = Builder::reply(3).build(1).unwrap();
+        let header = Header::parse(&bytes).unwrap();
+        for (allows, attribute, is_so, of_replies, of_eavesdropped) in [
+            (true, true, true, true, true),
+            (true, true, false, false, true),
+            (true, false, true, true, false),
+            (true, false, false, true, true),
+            (false, true, true, true, true),
+            (false, true, false, true, false),
+            (false, false, true, false, true),
+            (false, false, false, true, true),
+        ] {
+            let applies = |filter: Filter, is_requested_reply, is_eavesdropped| {
+                let passing = Passing { header: &header, is_requested_reply, is_eavesdropped };
+                filter.applies(allows, passing, &|_| true)
+            };
+            let filter = conditions(|it| it.requested_reply = attribute);
+            assert_eq!(
+                applies(filter, is_so, false),
+                of_replies,
+                "{allows} requested_reply={attribute}, requested: {is_so}"
+            );
+            let filter = conditions(|it| it.eavesdrop = attribute);
+            assert_eq!(
+                applies(filter, true, is_so),
+                of_eavesdropped,
+                "{allows} eavesdrop={attribute}, eavesdropped: {is_so}"
+            );
+        }
+    }
+
+    #[test]
+    fn rules_of_groups_users_and_all_hold_in_this_order() {
+        let own =
+            |allows, name: &str| Rule { allows, subject: Subject::Own(NamePattern::Exact(name.into())) };
+        let policy = Policy {
+            default: vec![own(true, "a.all"), own(true, "a.group")],
+            groups: vec![(5, vec![own(false, "a.group"), own(true, "a.user")])],
+            users: vec![(7, vec![own(false, "a.user"), own(true, "a.never")])],
+            mandatory: vec![own(false, "a.never")],
+            is_open: false,
+        };
+        let names = ["a.all", "a.group", "a.user", "a.never", "a.unknown"];
+        for (uid, groups, may) in [
+            (1, &[][..], [true, true, false, false, false]),
+            (1, &[4, 5], [true, false, true, false, false]),
+            (7, &[5], [true, false, false, false, false]),
+        ] {
+            let rules = policy.rules_for(uid, groups);
+            assert_eq!(names.map(|name| rules.may_own(name)), may, "user {uid} of {groups:?}");
+        }
+    }
+
+    #[test]
+    fn rules_about_receiving_decide_what_is_received() {
+        let receive =
+            |allows, set: fn(&mut Filter)| Rule { allows, subject: Subject::Receive(conditions(set)) };
+        let default = vec![receive(true, |_| {}), receive(false, |it| it.member = Some("N".into()))];
+        let rules = Policy { default, ..Policy::default() }.rules_for(0, &[]);
+        let may_receive = |member| {
+            let bytes = Builder::signal("/", "a.B", member).build(1).unwrap();
+            let header = Header::parse(&bytes).unwrap();
+            let passing = Passing { header: &header, is_requested_reply: false, is_eavesdropped: false };
+            rules.may_receive(passing, &|_| true)
+        };
+        assert!(may_receive("M") && !may_receive("N"));
     }
 
     #[test]
@@ -315,5 +432,9 @@ mod tests {
         policy.default.push(Rule { allows: true, subject: Subject::User(None) });
         policy.default.push(Rule { allows: false, subject: Subject::Group(Some(5)) });
         assert!(policy.may_connect(8, &[4], 7) && !policy.may_connect(8, &[5], 7));
+        policy.default.push(Rule { allows: true, subject: Subject::User(Some(9)) });
+        assert!(policy.may_connect(9, &[5], 7) && !policy.may_connect(8, &[5], 7));
+        policy.mandatory.push(Rule { allows: false, subject: Subject::Group(None) });
+        assert!(!policy.may_connect(9, &[], 7));
     }
 }

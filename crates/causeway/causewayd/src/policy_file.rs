@@ -184,3 +184,121 @@ fn kind(word: &str) -> Result<Option<Kind>, String> {
         None => Err(format!("unknown message type `{word}`")),
     }
 }
+
+/// Refusals: `tests/it/configuration.rs`.
+#[cfg(test)]
+mod tests {
+    use roxmltree::Document;
+
+    use super::*;
+    use crate::policy::Policy;
+
+    type SetCondition<'a> = &'a dyn Fn(&mut Filter);
+
+    fn config(policies: &str) -> Config {
+        let text = format!("<busconfig>{policies}</busconfig>");
+        let (document, mut config) = (Document::parse(&text).unwrap(), Config::default());
+        for node in document.root_element().children() {
+            add(&mut config, node).unwrap_or_else(|why| panic!("{policies}: {why}"));
+        }
+        config
+    }
+
+    fn subject(rule: &str) -> Option<Rule> {
+        config(&format!("<policy context='default'>{rule}</policy>")).policy.default.pop()
+    }
+
+    #[test]
+    fn each_attribute_about_messages_becomes_a_condition() {
+        let some = |text: &str| Some(text.to_owned());
+        let conditions: [(&str, SetCondition<'_>); 9] = [
+            ("type='*'", &|_| {}),
+            ("type='signal'", &|it| it.kind = Some(Kind::Signal)),
+            ("type='method_call'", &|it| it.kind = Some(Kind::MethodCall)),
+            ("path='/a'", &|it| it.path = some("/a")),
+            ("path='*'", &|_| {}),
+            ("interface='a.B'", &|it| it.interface = some("a.B")),
+            ("error='a.E'", &|it| it.error = some("a.E")),
+            ("requested_reply='true'", &|it| it.requested_reply = true),
+            ("requested_reply='false'", &|it| it.requested_reply = false),
+        ];
+        for (attribute, set) in conditions {
+            let filter = |allows| {
+                let mut filter = Filter::any(allows);
+                set(&mut filter);
+                filter
+            };
+            let send = subject(&format!("<allow send_{attribute}/>"));
+            assert_eq!(
+                send,
+                Some(Rule { allows: true, subject: Subject::Send(filter(true)) }),
+                "{attribute}"
+            );
+            let receive = subject(&format!("<deny receive_{attribute}/>"));
+            let expected = Rule { allows: false, subject: Subject::Receive(filter(false)) };
+            assert_eq!(receive, Some(expected), "{attribute}");
+        }
+    }
+
+    #[test]
+    fn attributes_of_one_direction_and_of_both_become_conditions() {
+        let some = |text: &str| Some(text.to_owned());
+        let any = || Filter::any(true);
+        for (rule, wanted) in [
+            (
+                "send_path='/' send_member='M'",
+                Subject::Send(Filter { path: some("/"), member: some("M"), ..any() }),
+            ),
+            (
+                "send_destination='a.B'",
+                Subject::Send(Filter { peer: NamePattern::Exact("a.B".into()), ..any() }),
+            ),
+            ("send_destination='*'", Subject::Send(any())),
+            (
+                "send_destination_prefix='a'",
+                Subject::Send(Filter { peer: NamePattern::Prefix("a".into()), ..any() }),
+            ),
+            ("send_broadcast='true'", Subject::Send(Filter { broadcast: Some(true), ..any() })),
+            ("send_broadcast='false'", Subject::Send(Filter { broadcast: Some(false), ..any() })),
+            ("send_type='*' min_fds='2'", Subject::Send(Filter { min_fds: 2, ..any() })),
+            ("receive_type='*' max_fds='3'", Subject::Receive(Filter { max_fds: 3, ..any() })),
+            (
+                "receive_sender='a.B'",
+                Subject::Receive(Filter { peer: NamePattern::Exact("a.B".into()), ..any() }),
+            ),
+            ("send_type='*' eavesdrop='true'", Subject::Send(Filter { eavesdrop: true, ..any() })),
+            // Alone it is about receiving.
+            ("eavesdrop='true'", Subject::Receive(Filter { eavesdrop: true, ..any() })),
+            ("own='*'", Subject::Own(NamePattern::Any)),
+            ("own='a.B'", Subject::Own(NamePattern::Exact("a.B".into()))),
+            ("own_prefix='a.B'", Subject::Own(NamePattern::Prefix("a.B".into()))),
+            ("user='*'", Subject::User(None)),
+            ("user='7'", Subject::User(Some(7))),
+            ("group='*'", Subject::Group(None)),
+            ("group='7'", Subject::Group(Some(7))),
+        ] {
+            let found = subject(&format!("<allow {rule}/>"));
+            assert_eq!(found, Some(Rule { allows: true, subject: wanted }), "{rule}");
+        }
+    }
+
+    #[test]
+    fn policies_hold_for_those_that_they_name() {
+        let own = |name: &str| Rule { allows: true, subject: Subject::Own(NamePattern::Exact(name.into())) };
+        let config = config(
+            "<policy user='7'><allow own='a.user'/></policy><policy group='5'><allow own='a.group'/></policy>\
+             <policy context='mandatory'><allow own='a.mandatory'/></policy>\
+             <policy context='default'><allow own='a.default'/><deny user='no such user'/></policy>\
+             <policy user='no such user'><allow own='a.B'/></policy>\
+             <policy group='no such group'><allow own='a.B'/></policy>",
+        );
+        let Policy { default, groups, users, mandatory, .. } = config.policy;
+        assert_eq!((default, mandatory), (vec![own("a.default")], vec![own("a.mandatory")]));
+        assert_eq!((users, groups), (vec![(7, vec![own("a.user")])], vec![(5, vec![own("a.group")])]));
+        let warnings = config.warnings.join(" ");
+        assert!(
+            warnings.contains("unknown user no such user")
+                && warnings.contains("unknown group no such group")
+        );
+    }
+}

@@ -257,6 +257,18 @@ mod tests {
     }
 
     #[test]
+    fn new_limits_hold_at_once_and_for_members_with_a_new_number() {
+        let mut quota = quota(10);
+        assert_eq!(fill(&mut quota, 1, Resource::Names), 10);
+        quota.set_limits(PerMember { names: 12, ..quota.limits });
+        quota.rename(MemberId(1), MemberId(2));
+        assert_eq!(fill(&mut quota, 2, Resource::Names), 2);
+        assert_eq!([1, 2].map(|id| quota.held(MemberId(id), Resource::Names)), [0, 12]);
+        quota.rename(MemberId(7), MemberId(8));
+        assert!(!quota.of_member.contains_key(&MemberId(8)));
+    }
+
+    #[test]
     fn a_member_that_holds_nothing_gets_one_message_of_any_size_and_no_more() {
         let mut quota = quota(10);
         quota.charge(MemberId(1), 0, Resource::Bytes, 1_000).unwrap();

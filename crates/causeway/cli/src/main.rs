@@ -5,6 +5,10 @@
 //! the bus, `man` and `completions` about this program.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 mod bus;
 mod doctor;
 mod failure;

@@ -3,19 +3,28 @@
 //! Recording has two threads. [`record`] reads the log and stamps ([`source`]), [`mod@write`] makes chunks and files; between
 //! them is [`ring`], which is bounded. The recorder is a lossy member: no publisher ever waits for it, and what it
 //! misses is counted in the file. [`frames`] says what the file has beside the messages; [`verify`] and [`replay`] read
-//! it through [`read`]. [`channels`] has what a file calls its messages.
+//! it through [`read`], which takes [`records`] and [`mod@chunk`]s apart; [`structure`] compares the parts of a file.
+//! [`channels`] has what a file calls its messages.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
+
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
 
 mod args;
 mod channels;
+mod chunk;
 mod failure;
 mod file;
 mod frames;
+mod layout;
 mod read;
 mod record;
+mod records;
 mod replay;
 mod ring;
 mod source;
+mod structure;
 mod verify;
 mod write;
 

@@ -14,6 +14,8 @@ use crate::file::Output;
 use crate::frames::{self, ENTRY_BYTES, Frame};
 use crate::ring::{Batch, Next, Ring, Stamp, Step};
 
+/// How the header of a file names its writer.
+pub const LIBRARY: &str = "causeway-record ";
 /// A chunk ends once it has so many bytes …
 const CHUNK_BYTES: u64 = 1 << 20;
 /// … or is so old: a kill loses no more.
@@ -182,7 +184,7 @@ impl Part {
             Compress::None => None,
         };
         let options = WriteOptions::new()
-            .library(concat!("causeway-record ", env!("CARGO_PKG_VERSION")))
+            .library(format!("{LIBRARY}{}", env!("CARGO_PKG_VERSION")))
             .use_chunks(true)
             .disable_seeking(true)
             // Here it is decided when a chunk ends, because its last message says what is in it.

@@ -109,7 +109,6 @@ fn options(text: &str) -> BTreeMap<&str, &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_testkit::has_program;
 
     #[test]
     fn the_compiler_is_first_and_options_that_are_the_same_are_left_out() {
@@ -153,7 +152,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plain = folder.path().join("config");
         fs::write(&plain, "CONFIG_X=y\n").unwrap();
-        if !has_program("gzip") {
+        if !causeway_testkit::has_program("gzip") {
             return;
         }
         assert!(Command::new("gzip").arg("-k").arg(&plain).status().unwrap().success());

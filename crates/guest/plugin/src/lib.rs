@@ -18,6 +18,10 @@
 //!
 //! The plugin uses version 1 of the interface, and was tried with qemu 7.2.
 
+#[cfg(test)]
+#[macro_use]
+extern crate causeway_testkit;
+
 pub mod counts;
 pub mod decode;
 // A test is a program of its own, in which there is no qemu.

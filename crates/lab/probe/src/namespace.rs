@@ -191,24 +191,28 @@ mod tests {
     use rustix::fs::OFlags;
     use rustix::io::{Errno, read, write};
 
-    const NAMESPACES: Cause = Cause::Rights("namespaces");
+    type Forbidden = Box<dyn std::error::Error + Send + Sync>;
 
-    fn unless_forbidden<T>(result: Result<T>) -> Option<T> {
+    /// What a thread returns that this machine forbids to make namespaces.
+    fn forbidden<T>(result: Result<T>) -> std::result::Result<T, Forbidden> {
         match result {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
-                skipped(NAMESPACES, error);
-                None
+                Err(error.into())
             }
-            other => Some(other.unwrap_or_else(|error: Error| panic!("{error}"))),
+            other => Ok(other.unwrap_or_else(|error: Error| panic!("{error}"))),
         }
+    }
+
+    fn unless_forbidden<T>(made: std::result::Result<T, Forbidden>) -> Option<T> {
+        made.inspect_err(|error| skipped(Cause::Rights("namespaces"), error)).ok()
     }
 
     #[test]
     fn a_private_ipc_namespace_is_another_one_with_the_same_limits() {
         // On a thread of its own: the namespace goes with it.
-        let thread = std::thread::spawn(|| -> Result<Option<String>> {
+        let thread = std::thread::spawn(|| {
             let namespace = || std::fs::read_link("/proc/thread-self/ns/ipc").unwrap();
-            private_ipc()?;
+            forbidden(private_ipc())?;
             let second = namespace();
             // Values that no kernel has by default, in a namespace where no other process sees them.
             let limits = [
@@ -218,21 +222,16 @@ mod tests {
             ];
             let path = |name| format!("/proc/sys/{name}");
             for (name, value) in limits {
-                if let Err(error) = std::fs::write(path(name), value) {
-                    return Ok(Some(format!("cannot write {name}: {error}")));
-                }
+                std::fs::write(path(name), value).map_err(|error| format!("cannot write {name}: {error}"))?;
             }
             private_ipc().unwrap();
             assert_ne!(namespace(), second);
             for (name, value) in limits {
                 assert_eq!(std::fs::read_to_string(path(name)).unwrap(), value, "{name}");
             }
-            Ok(None)
+            Ok(())
         });
-        // The thread of the test has its name, which the line about the skip begins with.
-        if let Some(Some(why)) = unless_forbidden(thread.join().unwrap()) {
-            skipped(NAMESPACES, why);
-        }
+        unless_forbidden(thread.join().unwrap());
     }
 
     #[test]
@@ -240,8 +239,8 @@ mod tests {
         use std::net::{TcpListener, TcpStream};
         let outside = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = outside.local_addr().unwrap();
-        let thread = std::thread::spawn(move || -> Result<TcpListener> {
-            private_net()?;
+        let thread = std::thread::spawn(move || {
+            forbidden(private_net())?;
             assert!(TcpStream::connect(address).is_err(), "what listens outside is not here");
             Ok(TcpListener::bind(address).unwrap())
         });
@@ -271,7 +270,7 @@ mod tests {
     fn a_fifo_in_a_private_tmpfs_works_and_has_no_name_elsewhere() {
         let mounts = || std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let before = mounts();
-        let Some(dir) = unless_forbidden(private_tmpfs()) else { return };
+        let Some(dir) = unless_forbidden(forbidden(private_tmpfs())) else { return };
         assert_eq!(mounts(), before);
         assert_eq!(rustix::fs::fstat(&dir).unwrap().st_mode & 0o7777, 0o700);
         make_fifo(dir.as_fd(), "pipe").unwrap();

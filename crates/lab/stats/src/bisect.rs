@@ -428,6 +428,148 @@ mod tests {
         assert!(matches!(&found, Next::OneOf { positions, .. } if *positions == [8, 9, 10, 11]), "{found:?}");
     }
 
+    /// Against likelihoods by matrices: logarithms of costs are normal about one mean, with the covariance of the noise and
+    /// of the levels; computed apart from this program.
+    #[test]
+    fn hypotheses_weigh_what_covariance_matrices_say() {
+        let costs = [
+            (0, 1.00),
+            (0, 1.02),
+            (0, 0.99),
+            (3, 1.01),
+            (5, 1.03),
+            (5, 1.10),
+            (8, 1.12),
+            (8, 1.08),
+            (8, 1.11),
+        ];
+        let close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-8;
+        for (noise, none_to_one, two_to_one, deviation, posterior, variances) in [
+            (
+                None,
+                -5.638_533_619_825_509,
+                -2.917_064_918_721_223_4,
+                0.023_947_818_915_857_656,
+                [0.026_378_877_474_696_15, 0.372_294_471_863_014_84, 0.058_758_141_283_293_666],
+                [
+                    0.000_198_563_331_638_568_08,
+                    0.000_297_346_547_176_136,
+                    0.000_389_678_458_319_821_2,
+                    0.000_475_559_065_069_625,
+                    0.001_406_057_304_610_193_7,
+                    0.000_619_709_353_400_100_6,
+                    0.000_509_728_515_453_792_2,
+                    0.000_362_080_135_749_513_93,
+                    0.000_176_764_214_288_170_59,
+                ],
+            ),
+            (
+                Some(0.02),
+                -10.761_613_043_053_23,
+                -2.580_118_635_283_398,
+                0.020_935_948_704_124_244,
+                [0.006_232_897_980_386_247, 0.450_608_844_665_534_64, 0.026_694_538_909_255_935],
+                [
+                    0.000_134_592_097_249_870_27,
+                    0.000_160_345_703_577_233_26,
+                    0.000_185_736_581_502_170_78,
+                    0.000_210_764_731_024_682_2,
+                    0.001_547_017_728_558_618_7,
+                    0.000_350_334_520_811_829_4,
+                    0.000_278_220_610_959_465_34,
+                    0.000_198_277_045_832_005_47,
+                    0.000_110_503_825_429_450_78,
+                ],
+            ),
+        ] {
+            let mut bisection = Bisection::new(8, noise);
+            costs.into_iter().for_each(|(position, cost)| bisection.tell(position, cost));
+            let data = Data::of(&bisection).unwrap();
+            let (none, one, (two, best)) = (data.none(), data.one(8), data.two(8));
+            assert!(
+                close(none - one, none_to_one) && close(two - one, two_to_one),
+                "{} {}",
+                none - one,
+                two - one
+            );
+            assert_eq!(best, [5, 8]);
+            assert!(close(data.noise(), deviation), "{}", data.noise());
+            let found = data.of_positions(8);
+            // The step is in front of position 3, of 5, or of 8.
+            let expected =
+                [3, 2, 3].iter().zip(posterior).flat_map(|(count, mass)| std::iter::repeat_n(mass, *count));
+            assert_eq!((found.len(), found[0]), (9, 0.0));
+            assert!(
+                found[1..].iter().zip(expected).all(|(found, expected)| close(*found, expected)),
+                "{found:?}"
+            );
+            let no_step = share(none, &[none, one]);
+            assert!(close(no_step, 1.0 / (1.0 + (-none_to_one).exp())), "{no_step}");
+            let found = data.variances(8, no_step);
+            assert!(
+                found.iter().zip(variances).all(|(found, expected)| close(*found, expected)),
+                "{found:?}"
+            );
+            let [good, bad] = bisection.levels().unwrap();
+            let mean = |costs: &[(usize, f64)]| {
+                costs.iter().map(|(_, cost)| cost.ln()).sum::<f64>() / costs.len() as f64
+            };
+            assert!(
+                close(good, mean(&costs[..4]).exp()) && close(bad, mean(&costs[4..]).exp()),
+                "{good} {bad}"
+            );
+        }
+    }
+
+    /// What a search ends with, where each commit costs this, and measurements scatter by a thousandth.
+    fn ended(last: usize, cost: impl Fn(usize) -> f64) -> (Next, usize) {
+        let mut bisection = Bisection::new(last, Some(0.001));
+        for turn in 0..400 {
+            match bisection.next() {
+                Next::Measure(position) => {
+                    bisection.tell(position, cost(position) * (1.0 + 0.001 * f64::from(turn * 7 % 5 - 2)));
+                }
+                end => return (end, bisection.measurements()),
+            }
+        }
+        panic!("no end");
+    }
+
+    #[test]
+    fn a_search_ends_with_no_step_one_or_two() {
+        let (end, measurements) = ended(16, |position| if position < 11 { 1.0 } else { 1.05 });
+        assert!(matches!(end, Next::Found { position: 11, probability } if probability > SURE), "{end:?}");
+        assert!(measurements < 20, "{measurements}");
+        let (end, measurements) = ended(16, |_| 1.0);
+        assert!(matches!(end, Next::NoStep { .. }), "{end:?}");
+        assert!((10..200).contains(&measurements), "{measurements}");
+        let (end, _) = ended(16, |position| {
+            if position < 5 {
+                1.0
+            } else if position < 12 {
+                1.05
+            } else {
+                1.1
+            }
+        });
+        assert!(matches!(end, Next::TwoSteps { positions: [_, _], .. }), "{end:?}");
+    }
+
+    #[test]
+    fn a_search_begins_with_as_many_measurements_of_the_ends_as_the_noise_needs() {
+        for (noise, fewest) in [(Some(0.01), 1), (None, 3)] {
+            let mut bisection = Bisection::new(9, noise);
+            for _ in 0..fewest {
+                for (end, cost) in [(9, 1.2), (0, 1.0)] {
+                    assert_eq!(bisection.next(), Next::Measure(end));
+                    bisection.tell(end, cost);
+                }
+            }
+            assert!(matches!(bisection.next(), Next::Measure(1..9)), "{:?}", bisection.next());
+        }
+        assert_eq!(Bisection::new(9, None).levels(), None);
+    }
+
     /// Commit 2 is known as well as can be; whether it is bad depends on what the levels are.
     #[test]
     fn a_commit_that_is_known_better_than_the_levels_is_not_measured_again() {

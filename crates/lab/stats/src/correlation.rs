@@ -133,6 +133,19 @@ mod tests {
         assert_eq!(widened(at(-1.0, 2.0), 0.0, 2.0), at(-2.0, 4.0));
     }
 
+    /// By the formula of the documentation, computed apart from this program.
+    #[test]
+    fn the_correlation_of_ranks_is_corrected_for_its_bias_and_its_error() {
+        let one = vec![5.0, 2.0, 9.0, 1.0, 7.0, 3.0, 8.0, 4.0, 6.0, 10.0, 12.0, 11.0];
+        let other = vec![3.0, 1.0, 2.0, 6.0, 5.0, 4.0, 8.0, 7.0, 9.0, 12.0, 10.0, 11.0, 14.0, 13.0];
+        let short = vec![1.0, 2.0, 3.0];
+        let found = [pooled_lag1(std::slice::from_ref(&one)), pooled_lag1(&[other, one, short.clone()])]
+            .map(Option::unwrap);
+        assert!((found[0] - 0.464_758_099_197_857_8).abs() < 1e-12, "{found:?}");
+        assert!((found[1] - 0.883_180_159_000_807_2).abs() < 1e-12, "{found:?}");
+        assert_eq!(pooled_lag1(&[short]), None);
+    }
+
     #[test]
     fn series_of_equal_values_say_nothing() {
         assert_eq!(pooled_lag1(&[[5.0; 10]]), None);

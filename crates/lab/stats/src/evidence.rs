@@ -321,6 +321,69 @@ mod tests {
         assert_eq!(wild(0.2).interval(0.95), wild(50.0).interval(0.95));
     }
 
+    /// Two groups, of which a tenth is trimmed at each end, and a chain of the same parts: Yuen's test and Moses' interval,
+    /// computed apart from this program with an integral of Student's density.
+    #[test]
+    fn intervals_and_p_values_agree_with_another_program() {
+        let candidate = [0.31, 0.12, 0.25, 0.44, 0.18, 0.29, 0.95, 0.21, 0.34, 0.27, 0.15, 0.38];
+        let baseline = [0.11, 0.05, 0.19, 0.02, 0.14, -0.6, 0.23, 0.09, 0.17, 0.07, 0.13];
+        let close = |found: f64, expected: f64| (found - expected).abs() < 1e-9 * expected.abs();
+        let groups = Evidence::independent(&candidate, &baseline);
+        for (correlation, confidence, low, high, detectable, p) in [
+            (0.0, 0.95, 0.08, 0.29, 1.152_607_082_596_076_8, 0.000_970_768_687_977_380_1),
+            (0.0, 0.8, 0.116_933_347_512_725_66, 0.25, 1.109_112_039_903_768_8, 0.000_970_768_687_977_380_1),
+            (
+                0.3,
+                0.95,
+                0.044_856_767_828_312_744,
+                0.333_183_075_380_776_2,
+                1.215_663_663_856_184_2,
+                0.011_136_734_851_447_824,
+            ),
+            (
+                0.3,
+                0.8,
+                0.094_854_358_636_865_78,
+                0.278_263_778_704_116_45,
+                1.153_535_656_029_082_6,
+                0.011_136_734_851_447_824,
+            ),
+        ] {
+            let found = groups.clone().correlated(correlation);
+            assert!(close(found.log_ratio().unwrap(), 0.174_222_222_222_222_2));
+            let interval = found.log_interval(confidence).unwrap();
+            assert!(close(interval.low, low) && close(interval.high, high), "{interval:?}");
+            assert!(
+                close(found.detectable(confidence).unwrap(), detectable),
+                "{:?}",
+                found.detectable(confidence)
+            );
+            assert!(close(found.p(), p), "{}", found.p());
+            assert!(close(found.reversed().p(), p) && found.units() == 11);
+        }
+        // With a link between them ranks have no say.
+        let chained = Evidence::chain(&candidate, &[vec![0.0; 5]], &baseline).log_interval(0.95).unwrap();
+        assert!(close(chained.low, 0.083_189_556_835_970_71) && close(chained.high, 0.265_254_887_608_473_7));
+        let paired = Evidence::paired(vec![0.05, 0.11, -0.02, 0.08, 0.03, 0.09, 0.01]);
+        let interval = paired.log_interval(0.95).unwrap();
+        assert!(
+            close(interval.low, 0.006_950_773_223_425_764) && close(interval.high, 0.093_049_226_776_574_23)
+        );
+        assert!(close(paired.p(), 0.029_489_728_019_258_41));
+        assert!(close(paired.detectable(0.95).unwrap(), 1.060_757_765_892_372_8));
+    }
+
+    #[test]
+    fn units_that_share_something_are_one_unit_together() {
+        let logs = [0.1, 0.3, 0.2, 0.5, 0.4, 0.9];
+        let found = Evidence::grouped(&logs, &["a", "b", "a", "b", "c", "c"]);
+        assert_eq!(found.parts, [vec![mean_of(0.1, 0.2), mean_of(0.3, 0.5), mean_of(0.4, 0.9)]]);
+    }
+
+    fn mean_of(one: f64, other: f64) -> f64 {
+        one + (other - one) / 2.0
+    }
+
     #[test]
     fn correlation_makes_intervals_wider_and_p_values_larger_alike() {
         let logs = |level: f64| (0..12).map(|i| level + 0.01 * f64::from(i * 5 % 12)).collect::<Vec<_>>();

@@ -137,6 +137,89 @@ mod tests {
         assert!((erfc(1.999_999) / erfc(2.000_001) - 1.0).abs() < 1e-4);
     }
 
+    /// By the C library's functions of the same names.
+    #[test]
+    fn functions_agree_with_others_to_thirteen_digits() {
+        for (x, value) in [
+            (0.1, 0.887_537_083_981_715_2),
+            (0.5, 0.479_500_122_186_953_5),
+            (1.0, 0.157_299_207_050_285_13),
+            (1.5, 0.033_894_853_524_689_274),
+            (2.0, 0.004_677_734_981_047_265),
+            (2.5, 0.000_406_952_017_444_958_9),
+            (4.0, 1.541_725_790_028_002e-8),
+            (6.0, 2.151_973_671_249_891_6e-17),
+            (20.0, 5.395_865_611_607_900_5e-176),
+        ] {
+            assert!((erfc(x) / value - 1.0).abs() < 1e-12, "erfc({x}) = {}", erfc(x));
+        }
+        for (x, value) in [
+            (0.25, 1.288_022_524_698_077_2),
+            (0.5, 0.572_364_942_924_700_4),
+            (1.5, -0.120_782_237_635_245_43),
+            (3.7, 1.428_072_326_665_388_3),
+            (9.99, 12.779_315_214_350_197),
+            (10.0, 12.801_827_480_081_467),
+            (12.5, 18.734_347_511_936_45),
+            (100.5, 361.435_540_467_777_6),
+        ] {
+            assert!((ln_gamma(x) - value).abs() < 1e-12 * value.abs().max(1.0), "{x}: {}", ln_gamma(x));
+        }
+    }
+
+    /// Where the integral has a closed form: a power, a polynomial, an arc sine.
+    #[test]
+    fn the_beta_function_agrees_with_its_closed_forms() {
+        for x in [1e-6_f64, 0.1, 0.3, 0.5, 0.7, 0.95] {
+            for (a, b, value) in [
+                (3.5, 1.0, x.powf(3.5)),
+                (1.0, 4.5, 1.0 - (1.0 - x).powf(4.5)),
+                (2.0, 3.0, x * x * (6.0 - x * (8.0 - 3.0 * x))),
+                (5.0, 2.0, x.powi(5) * (6.0 - 5.0 * x)),
+                (0.5, 0.5, 2.0 / std::f64::consts::PI * x.sqrt().asin()),
+            ] {
+                let found = incomplete_beta(x, a, b);
+                assert!((found - value).abs() < 1e-12, "I({x}; {a}, {b}) = {found}, not {value}");
+            }
+        }
+        assert_eq!([-1.0, 0.0, 1.0, 2.0].map(|x| incomplete_beta(x, 2.0, 3.0)), [0.0, 0.0, 1.0, 1.0]);
+    }
+
+    /// Of one to four degrees of freedom the distribution has closed forms.
+    #[test]
+    fn the_tail_of_student_agrees_with_its_closed_forms() {
+        for t in [0.3_f64, 1.0, 2.5, 8.0] {
+            let angle = (t / 3.0_f64.sqrt()).atan() + 3.0_f64.sqrt() * t / (3.0 + t * t);
+            for (freedom, value) in [
+                (1.0, 1.0 - std::f64::consts::FRAC_2_PI * t.atan()),
+                (2.0, 1.0 - t / (t * t + 2.0).sqrt()),
+                (3.0, 1.0 - std::f64::consts::FRAC_2_PI * angle),
+                (4.0, 1.0 - t * (t * t + 6.0) / (t * t + 4.0).powf(1.5)),
+            ] {
+                for t in [t, -t] {
+                    let found = two_sided_student_p(t, freedom);
+                    assert!((found - value).abs() < 1e-12, "{t} of {freedom}: {found}, not {value}");
+                }
+                assert!((two_sided_t(value, freedom) / t - 1.0).abs() < 1e-9, "{t} of {freedom}");
+            }
+        }
+        assert_eq!(two_sided_student_p(f64::INFINITY, 3.0), 0.0);
+        assert_eq!([0.0, 1.0, -1.0].map(|z| upper_tail(z) + upper_tail(-z)), [1.0; 3]);
+        assert!((upper_tail(1.0) - two_sided_p(1.0) / 2.0).abs() < 1e-15);
+    }
+
+    #[test]
+    #[should_panic(expected = "a quantile at 0")]
+    fn a_quantile_of_no_probability_is_a_bug() {
+        two_sided_z(0.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a quantile at 1.5")]
+    fn a_quantile_of_more_than_all_is_a_bug() {
+        two_sided_z(1.5);
+    }
+
     #[test]
     fn quantiles_agree_with_the_tables() {
         assert!((two_sided_z(0.05) - 1.959_963_985).abs() < 1e-8);

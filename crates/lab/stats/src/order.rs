@@ -144,6 +144,10 @@ mod tests {
         assert_eq!(quantile(&values, 0.25), 20.0);
         assert_eq!(quantile(&values, 0.1), 14.0);
         assert_eq!(quantile(&values, 1.0), 50.0);
+        assert_eq!(
+            (quantile(&values, 0.0), quantile(&[1.0, 2.0], 0.75), quantile(&[7.0], 0.3)),
+            (10.0, 1.75, 7.0)
+        );
     }
 
     #[test]
@@ -157,6 +161,30 @@ mod tests {
     #[test]
     fn a_sum_keeps_what_plain_addition_loses() {
         assert_eq!(sum(&[1e16, 1.0, 1.0, -1e16]), 2.0);
+        assert_eq!((sum(&[1.0, 1e16, -1e16]), sum(&[1.0, -1e16, 1e16]), sum(&[])), (1.0, 1.0, 0.0));
+        assert_eq!((sum(&[3.0, -3.0]), sum(&[0.5, 0.25])), (0.0, 0.75));
+    }
+
+    #[test]
+    fn mean_and_deviation_are_those_of_every_textbook() {
+        let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        assert_eq!((mean(&values), standard_deviation(&values)), (5.0, (32.0_f64 / 7.0).sqrt()));
+        assert_eq!((mean(&[3.0]), standard_deviation(&[3.0])), (3.0, 0.0));
+    }
+
+    #[test]
+    fn equal_values_share_the_mean_of_their_ranks() {
+        assert_eq!(midranks(&[30.0, 10.0, 30.0, 20.0, 30.0]), [4.0, 1.0, 4.0, 2.0, 4.0]);
+        assert_eq!((midranks(&[7.0, 7.0]), midranks(&[])), (vec![1.5, 1.5], vec![]));
+    }
+
+    #[test]
+    fn the_median_of_sorted_values_is_that_of_any_order() {
+        for values in [&[1.0][..], &[1.0, 3.0], &[1.0, 3.0, 4.0], &[1.0, 3.0, 4.0, 8.0]] {
+            assert_eq!(median_of_sorted(values), median(values));
+        }
+        assert_eq!((relative(1.0, -2.0), relative(-1.0, 2.0), relative(0.0, 0.0)), (0.5, -0.5, 0.0));
+        assert_eq!(relative(1.0, 0.0), f64::INFINITY);
     }
 
     #[test]

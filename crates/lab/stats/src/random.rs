@@ -54,4 +54,35 @@ mod tests {
         let mut random = Random(1_234_567);
         assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
     }
+
+    /// Box and Muller by hand, from the two numbers above.
+    #[test]
+    fn numbers_of_each_kind_come_from_the_sequence() {
+        let [first, second] = [6_457_827_717_110_365_317_u64, 3_203_168_211_198_807_973]
+            .map(|bits| bits as f64 / 2.0_f64.powi(64));
+        let normal = (-2.0 * (1.0 - first).ln()).sqrt() * (std::f64::consts::TAU * second).cos();
+        assert!((Random::new(1_234_567).normal() - normal).abs() < 1e-12);
+        let mut random = Random::new(1_234_567);
+        assert_eq!(
+            [random.below(1000), random.below(1000)],
+            [first, second].map(|part| (part * 1000.0) as usize)
+        );
+        let mut random = Random::new(1_234_567);
+        let units = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+        assert_eq!(
+            random.drawn(&units)[..2],
+            [&units[(first * 10.0) as usize], &units[(second * 10.0) as usize]]
+        );
+    }
+
+    #[test]
+    fn every_order_is_as_likely_when_values_are_shuffled() {
+        let (mut random, mut counts) = (Random::new(3), std::collections::BTreeMap::new());
+        for _ in 0..6_000 {
+            let mut values = [0, 1, 2];
+            random.shuffle(&mut values);
+            *counts.entry(values).or_insert(0) += 1;
+        }
+        assert!(counts.len() == 6 && counts.values().all(|count| (900..1100).contains(count)), "{counts:?}");
+    }
 }

@@ -25,6 +25,20 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
+    #[test]
+    fn ends_are_quantiles_moved_apart_for_the_number_of_units() {
+        let drawn: Vec<f64> = (0..=100).map(f64::from).collect();
+        // Student's t of eleven degrees of freedom over the normal quantile.
+        let wider = (12.0_f64 / 11.0).sqrt() * 2.200_985_160_1 / 1.959_963_984_5;
+        let [low, high] = interval(50.0, &drawn, 12).unwrap();
+        assert!((low - (50.0 - 47.5 * wider)).abs() < 1e-6 && (high - (50.0 + 47.5 * wider)).abs() < 1e-6);
+        // It holds the estimate, wherever that is.
+        assert_eq!(interval(-10.0, &drawn, 12).unwrap()[0], -10.0);
+        assert_eq!(interval(110.0, &drawn, 12).unwrap()[1], 110.0);
+        assert!(interval(50.0, &drawn, FEWEST).is_some());
+        assert_eq!((interval(50.0, &drawn, FEWEST - 1), interval(50.0, &[], 12)), (None, None));
+    }
+
     /// Twelve units, as a session has sets: the interval of a mean covers it in about 95 of 100.
     #[test]
     fn the_interval_of_a_mean_covers_it() {

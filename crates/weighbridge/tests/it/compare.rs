@@ -96,7 +96,7 @@ fn a_difference_has_the_prices_of_idle_busy_and_a_place_without_prices_is_said()
     let of_pipe = "--a wait=block --b wait=poll roundtrip/pipe/1/free";
     let found = verdict_with_price(folder().path(), "free/idle=busy", of_pipe);
     if found.a_system_calls.is_none() {
-        return skipped(Cause::Rights("counting system calls"), format!("{:?}", found.remarks));
+        return skipped(Cause::Rights("ptrace"), format!("{:?}", found.remarks));
     }
     let [part] = &found.made_of[..] else { panic!("{found:?}") };
     assert!(part.name == "system calls" && part.b_count > part.a_count && part.ns > 50.0, "{part:?}");

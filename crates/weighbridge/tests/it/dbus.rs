@@ -292,6 +292,7 @@ fn a_replay_runs_where_it_is_told_to_and_has_a_time_line() {
         if place == "two-cpus" && !has_two {
             let (_, said) = output(folder.path(), &words, 2);
             assert!(said.contains("--place two-cpus needs two CPUs"), "{said}");
+            skipped(Cause::Hardware("two CPUs"), "");
             continue;
         }
         let (shown, _) = output(folder.path(), &words, 0);

@@ -98,7 +98,7 @@ fn a_store_that_fills_up_hands_the_record_over_to_the_current_folder() {
 fn standard_output_that_is_full_is_an_error_and_the_record_is_kept() {
     let folder = folder();
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
-        return skipped(Cause::Kernel("/dev/full"), "");
+        return skipped(Cause::Missing("/dev/full"), "");
     };
     let words = "run roundtrip/mock/1/free --out r.jsonl --html none -q";
     let mut command = Command::new(PROGRAM);

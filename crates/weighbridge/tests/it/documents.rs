@@ -365,7 +365,7 @@ impl Document {
     }
 }
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     crates().parent().expect("the repository is there").to_owned()
 }
 
@@ -390,7 +390,7 @@ fn documents() -> Vec<Document> {
 }
 
 /// Files of the repository, without what is built, hidden, or there to be refused.
-fn files_below(folder: &Path) -> Vec<PathBuf> {
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder can be read") {
         let path = entry.expect("a folder can be read").path();

@@ -40,6 +40,7 @@ mod report;
 mod run;
 mod selection;
 mod timeline;
+mod watched;
 mod workspace;
 
 use std::os::unix::fs::PermissionsExt;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use causeway_testkit::skipped;
+use causeway_testkit::{Cause, has_program, skipped, trial_succeeds};
 
 /// `weighbridge`: what the variable of that name says, or what was built in the main workspace.
 pub fn weighbridge() -> Option<PathBuf> {
@@ -15,7 +15,7 @@ pub fn weighbridge() -> Option<PathBuf> {
     let named = env::var_os("WEIGHBRIDGE").map(PathBuf::from);
     let found = named.into_iter().chain(["release", "debug"].map(built)).find(|path| path.is_file());
     if found.is_none() {
-        skipped("weighbridge is not built: cargo build in the main folder, or its path in WEIGHBRIDGE");
+        skipped(Cause::Missing("weighbridge"), "cargo build in the main folder, or its path in WEIGHBRIDGE");
     }
     Some(found?.canonicalize().unwrap())
 }
@@ -46,17 +46,13 @@ pub enum Boot {
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Boot {
-    /// Nothing, and a sentence, where this user may mount nothing.
+    /// `None`, with the skip printed, where this user may mount nothing.
     pub fn another(folder: &Path) -> Option<Boot> {
         let file = folder.join("boot_id");
         std::fs::write(&file, "b0075ba1-0000-4000-8000-000000000000\n").unwrap();
         let boot = Boot::Another(file);
-        let is_there = boot.command("true").status().is_ok_and(|status| status.success());
-        if !is_there {
-            skipped(
-                "no name space of mounts for another boot id: it takes root, and `unshare` of util-linux",
-            );
-        }
+        let is_there =
+            has_program("unshare") && trial_succeeds(&mut boot.command("true"), Cause::Rights("namespaces"));
         is_there.then_some(boot)
     }
 
@@ -90,15 +86,8 @@ pub fn record_in(spool: &Path) -> Option<String> {
     std::fs::read_to_string(inside.find(|path| path.extension().is_some_and(|end| end == "jsonl"))?).ok()
 }
 
-/// Can Python import it?
-pub fn python_has(module: &str) -> bool {
-    Command::new("python3")
-        .args(["-c", &format!("import {module}")])
-        .output()
-        .is_ok_and(|output| output.status.success())
-}
-
-/// Is the program on PATH?
-pub fn is_on_path(name: &str) -> bool {
-    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(name).is_file()))
+/// Can Python import this module, `python:` before its name? Prints the skip of the test if not.
+pub fn python_has(module: &'static str) -> bool {
+    let import = format!("import {}", module.trim_start_matches("python:"));
+    trial_succeeds(Command::new("python3").args(["-c", &import]), Cause::Missing(module))
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, eventually, skipped};
+use causeway_testkit::{Running, eventually};
 
 use super::programs::python_has;
 
@@ -22,10 +22,9 @@ pub fn free_port() -> u16 {
 }
 
 impl S3 {
-    /// Nothing where moto is not installed; that has been said.
+    /// `None`, with the skip printed, where moto is not installed: `pip install 'moto[server]'`.
     pub fn start() -> Option<S3> {
-        if !python_has("moto.server") {
-            skipped("no S3 server: `pip install 'moto[server]'` brings one");
+        if !python_has("python:moto.server") {
             return None;
         }
         let port = free_port();

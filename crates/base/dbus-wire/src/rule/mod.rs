@@ -165,3 +165,113 @@ impl fmt::Display for MatchRule {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Args, Body, Builder};
+
+    /// Conditions, of which a message satisfies the first, and not the second.
+    pub(super) const CONDITIONS: [[&str; 2]; 9] = [
+        ["type='signal'", "type='method_call'"],
+        ["sender='org.owned'", "sender='org.other'"],
+        ["interface='a.B'", "interface='a.C'"],
+        ["member='M'", "member='N'"],
+        ["path='/a/b'", "path='/a'"],
+        ["destination=':1.2'", "destination=':1.1'"],
+        ["arg0namespace='org.a'", "arg0namespace='org.b'"],
+        ["arg1path='/p/'", "arg1path='/q/'"],
+        ["arg2='x'", "arg2='y'"],
+    ];
+
+    pub(super) fn rule(text: &str) -> MatchRule {
+        text.parse().unwrap_or_else(|why| panic!("{text}: {why}"))
+    }
+
+    /// All conditions, of which the message satisfies all but one.
+    pub(super) fn all_but(missed: Option<usize>) -> MatchRule {
+        let chosen = CONDITIONS.iter().enumerate();
+        let chosen =
+            chosen.map(|(index, [satisfied, other])| if Some(index) == missed { *other } else { satisfied });
+        rule(&chosen.collect::<Vec<_>>().join(","))
+    }
+
+    struct OneOwns;
+
+    impl Owners for OneOwns {
+        fn owns(&self, connection: &str, name: &str) -> bool {
+            (connection, name) == (":1.1", "org.owned")
+        }
+    }
+
+    fn matches(rule: &MatchRule) -> bool {
+        let body = Body::default().text("org.a.b").object("/p/q").text("x").u32(7);
+        let signal = Builder::signal("/a/b", "a.B", "M").sender(":1.1").destination(":1.2").body(body);
+        let bytes = signal.build(1).unwrap();
+        let header = Header::parse(&bytes).unwrap();
+        let args: Vec<Arg<'_>> =
+            Args::new(&header, &bytes[header.header_bytes..]).map(Result::unwrap).collect();
+        rule.matches(&header, &args, &OneOwns)
+    }
+
+    #[test]
+    fn a_message_satisfies_all_conditions_or_does_not_match() {
+        assert!(matches(&all_but(None)));
+        for index in 0..CONDITIONS.len() {
+            assert!(!matches(&all_but(Some(index))), "{}", all_but(Some(index)));
+        }
+        for text in ["", "sender=':1.1'", "path_namespace='/a'", "eavesdrop='true'"] {
+            assert!(matches(&rule(text)), "{text}");
+        }
+        for text in ["sender=':1.2'", "path_namespace='/b'", "arg3='7'", "arg4=''"] {
+            assert!(!matches(&rule(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_argument_matches_by_its_type_and_slashes() {
+        let [text, path] = [ArgMatch::Text, ArgMatch::Path].map(|of| move |wanted: &str| of(wanted.into()));
+        let namespace = |wanted: &str| ArgMatch::Namespace(wanted.into());
+        for (wanted, arg, is_match) in [
+            (text("/a"), Arg::Text("/a"), true),
+            (text("/a"), Arg::Text("/b"), false),
+            (text("/a"), Arg::Path("/a"), false),
+            (path("/a/b"), Arg::Text("/a/b"), true),
+            (path("/a/b"), Arg::Path("/a/b"), true),
+            (path("/a/"), Arg::Path("/a/b"), true),
+            (path("/a/"), Arg::Path("/a"), false),
+            (path("/a"), Arg::Path("/a/b"), false),
+            (path("/a/b"), Arg::Text("/a/"), true),
+            (path("/a/b"), Arg::Text("/a"), false),
+            (path("/b/"), Arg::Text("/a/"), false),
+            (path("/"), Arg::U32(0), false),
+            (namespace("a.b"), Arg::Text("a.b.c"), true),
+            (namespace("a.b"), Arg::Text("a.bc"), false),
+            (namespace("a"), Arg::Other("as"), false),
+        ] {
+            assert_eq!(wanted.matches(arg), is_match, "{wanted:?} {arg:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_knows_its_first_text_and_whether_it_matches_every_signal() {
+        for (text, arg0) in [
+            ("arg0='x'", Some("x")),
+            ("arg0='x',arg1='y'", Some("x")),
+            ("arg1='x'", None),
+            ("arg0path='/'", None),
+        ] {
+            assert_eq!(rule(text).arg0(), arg0, "{text}");
+        }
+        for (text, every) in [
+            ("", true),
+            ("type='signal'", true),
+            ("eavesdrop='true'", true),
+            ("type='error'", false),
+            ("member='M'", false),
+            ("type='signal',arg0='x'", false),
+        ] {
+            assert_eq!(rule(text).matches_every_signal(), every, "{text}");
+        }
+    }
+}

@@ -52,11 +52,10 @@ impl ArgMatch {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::tests::{CONDITIONS, all_but, rule};
 
     #[test]
     fn the_wider_rule_subsumes_the_narrower() {
-        let rule = |text: &str| text.parse::<MatchRule>().unwrap();
         for (wide, narrow) in [
             ("", "type='signal'"),
             ("type='signal'", "type='signal',member='A'"),
@@ -70,5 +69,32 @@ mod tests {
             assert!(!rule(narrow).subsumes(&rule(wide)), "{narrow} > {wide}");
         }
         assert!(!rule("arg0path='/a/'").subsumes(&rule("arg0path='/a/b'")), "`/` matches only the second");
+    }
+
+    #[test]
+    fn every_condition_must_be_implied() {
+        let all = all_but(None);
+        assert!(all.subsumes(&all));
+        for (index, [satisfied, _]) in CONDITIONS.iter().enumerate() {
+            assert!(rule(satisfied).subsumes(&all), "{satisfied}");
+            assert!(!all.subsumes(&rule(satisfied)), "{satisfied}");
+            assert!(!all.subsumes(&all_but(Some(index))), "{satisfied}");
+            assert!(!all_but(Some(index)).subsumes(&all), "{satisfied}");
+        }
+    }
+
+    #[test]
+    fn conditions_of_other_kinds_and_arguments_imply_nothing() {
+        for (one, other) in [
+            ("path='/a'", "path_namespace='/a'"),
+            ("path_namespace='/a/b'", "path_namespace='/a'"),
+            ("arg0='/a'", "arg1='/a'"),
+            ("arg0='/a'", "arg0path='/a'"),
+            ("arg0namespace='a'", "arg0path='a'"),
+            ("arg0namespace='a.b'", "arg0namespace='a'"),
+        ] {
+            assert!(!rule(one).subsumes(&rule(other)), "{one} > {other}");
+        }
+        assert!(rule("path='/a'").subsumes(&rule("path='/a'")));
     }
 }

@@ -140,3 +140,96 @@ impl Leaf<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Body, Builder};
+    use super::*;
+
+    fn message(body: Body) -> Vec<u8> {
+        Builder::signal("/", "a.B", "M").body(body).build(1).unwrap()
+    }
+
+    #[test]
+    fn arguments_are_read_by_their_types() {
+        let bytes = message(Body::default().text("x").object("/p").u32(7).blob(&[1, 2]).text("y"));
+        let all: Vec<_> = Args::of(&bytes).map(Result::unwrap).collect();
+        assert_eq!(all, [Arg::Text("x"), Arg::Path("/p"), Arg::U32(7), Arg::Other("ay"), Arg::Text("y")]);
+        assert_eq!(Args::of(&bytes).texts().collect::<Vec<_>>(), ["x", "y"]);
+        assert_eq!((Args::of(&bytes).first_text(), Args::of(&bytes).first_u32()), (Some("x"), None));
+        let number = message(Body::default().u32(7));
+        assert_eq!((Args::of(&number).first_text(), Args::of(&number).first_u32()), (None, Some(7)));
+        assert_eq!(Args::of(&bytes[1..]).count(), 0);
+    }
+
+    #[test]
+    fn after_a_fault_there_are_no_arguments() {
+        let bytes =
+            message(Body::marshalled(Endian::Little, "ous", &[1, 0, 0, 0, b'a', 0, 0, 0, 7, 0, 0, 0]));
+        let read: Vec<_> = Args::of(&bytes).collect();
+        assert_eq!(read, [Err(Fault::Invalid("an argument is not an object path"))]);
+        let whole = message(Body::default().u32(7).text("abc"));
+        let header = Header::parse(&whole).unwrap();
+        let cut = Args::new(&header, &whole[header.header_bytes..whole.len() - 2]);
+        assert_eq!(cut.collect::<Vec<_>>(), [Ok(Arg::U32(7)), Err(Fault::Cut)]);
+    }
+
+    /// The body of a message may be followed by the next message.
+    #[test]
+    fn rules_see_64_arguments_and_the_start_of_long_texts() {
+        let long = "/a".repeat(TEXT_MAX);
+        let mut bytes =
+            message((0..70).fold(Body::default().text(&long).object(&long), |body, n| body.u32(n)));
+        let header_bytes = Header::parse(&bytes).unwrap().header_bytes;
+        bytes.extend([0xff; 8]);
+        let header = Header::parse(&bytes).unwrap();
+        let args: Vec<Arg<'_>> = Args::for_rules(&header, &bytes[header_bytes..]).collect();
+        assert_eq!(args.len(), ARGS_MAX);
+        assert_eq!(args[..3], [Arg::Text(&long[..TEXT_MAX]), Arg::Path(&long[..TEXT_MAX]), Arg::U32(0)]);
+        assert_eq!(Args::of(&bytes).count(), 72);
+        let exact = message(Body::default().text(&long[..TEXT_MAX]));
+        let header = Header::parse(&exact).unwrap();
+        let args: Vec<Arg<'_>> = Args::for_rules(&header, &exact[header.header_bytes..]).collect();
+        assert_eq!(args, [Arg::Text(&long[..TEXT_MAX])]);
+    }
+
+    #[test]
+    fn an_argument_of_very_many_parts_is_not_passed() {
+        let parts = |count: usize| format!("({})", "y".repeat(count));
+        let fields = [0; 250];
+        let few = message(Body::marshalled(Endian::NATIVE, &parts(250), &fields));
+        assert_eq!(Args::of(&few).map(Result::unwrap).count(), 1);
+        // Each variant is a step of its own, and its type as many as it has letters.
+        let mut deep = Vec::new();
+        (0..6).for_each(|_| {
+            deep.push(252);
+            deep.extend(parts(250).as_bytes());
+            deep.push(0);
+            deep.resize(deep.len().next_multiple_of(8), 0);
+            deep.extend([0; 250]);
+        });
+        let deep = message(Body::marshalled(Endian::NATIVE, "(vvvvvv)", &deep));
+        let read: Vec<_> = Args::of(&deep).collect();
+        assert_eq!(read, [Err(Fault::Invalid("an argument has too many parts to be passed"))]);
+    }
+
+    #[test]
+    fn leaves_are_visited_with_the_containers_around_them() {
+        let body =
+            Body::in_order(Endian::Little).u32(7).blob(&[1, 2]).variant_text("v").texts(&["a"]).object("/p");
+        let bytes = message(body);
+        let header = Header::parse(&bytes).unwrap();
+        let mut leaves = Vec::new();
+        walk(&header, &bytes[header.header_bytes..], &mut |leaf, depth| leaves.push((leaf, depth))).unwrap();
+        let expected = [
+            (Leaf::Fixed(b'u', &[7, 0, 0, 0]), 0),
+            (Leaf::Fixed(b'y', &[1, 2]), 1),
+            (Leaf::Signature("s"), 1),
+            (Leaf::Text("v"), 1),
+            (Leaf::Text("a"), 1),
+            (Leaf::Path("/p"), 0),
+        ];
+        assert_eq!(leaves, expected);
+        assert_eq!((leaves[0].0.as_u32(Endian::Little), leaves[1].0.as_u32(Endian::Little)), (Some(7), None));
+    }
+}

@@ -466,7 +466,117 @@ impl Body {
 
 #[cfg(test)]
 mod tests {
+    use super::super::values;
     use super::*;
+
+    fn full<'a>() -> Builder<'a> {
+        let message = Builder::new(Kind::Error).path("/a").interface("a.B").member("M").error_name("a.E");
+        message.reply_serial(9).destination(":1.2").sender(":1.1").flags(3).unix_fds(2)
+    }
+
+    #[test]
+    fn every_part_that_is_set_is_in_the_message() {
+        for endian in [Endian::Little, Endian::Big] {
+            let bytes = full().body(Body::in_order(endian).text("x")).build(7).unwrap();
+            let expected = Header {
+                endian,
+                kind: Kind::Error,
+                flags: 3,
+                serial: 7,
+                header_bytes: bytes.len() - 6,
+                body_bytes: 6,
+                path: Some("/a"),
+                interface: Some("a.B"),
+                member: Some("M"),
+                error_name: Some("a.E"),
+                reply_serial: Some(9),
+                destination: Some(":1.2"),
+                sender: Some(":1.1"),
+                signature: "s",
+                unix_fds: 2,
+            };
+            assert_eq!(Header::parse(&bytes), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_message_like_another_leaves_sender_arguments_and_descriptors_out() {
+        let bytes = full().body(Body::default().text("x")).build(7).unwrap();
+        let header = Header::parse(&bytes).unwrap();
+        let like = Builder::like(&header).build(7).unwrap();
+        let (header_bytes, body_bytes) = (like.len(), 0);
+        let expected =
+            Header { sender: None, signature: "", unix_fds: 0, header_bytes, body_bytes, ..header };
+        assert_eq!(Header::parse(&like), Ok(expected));
+        let addressed = Builder::call("/", "N").addressed_like(&full());
+        assert_eq!(
+            (addressed.sender, addressed.destination, addressed.member),
+            (full().sender, full().destination, Some("N"))
+        );
+        let of_driver = Builder::of_driver("Hello").build(1).unwrap();
+        let header = Header::parse(&of_driver).unwrap();
+        assert_eq!(
+            (header.title().as_str(), header.path),
+            ("method_call org.freedesktop.DBus.Hello", Some(DRIVER_PATH))
+        );
+        assert_eq!(header.destination, Some(DRIVER));
+    }
+
+    #[test]
+    fn arguments_stand_one_behind_the_other_in_both_byte_orders() {
+        for endian in [Endian::Little, Endian::Big] {
+            let body = Body::in_order(endian).blob(&[1, 2, 3]).text("x").object("/p").u32(7);
+            let body = body.variant_text("v").descriptor_index(1).texts(&[]).texts(&["a", "bc"]);
+            let bytes = Builder::call("/", "M").body(body.clone()).build(1).unwrap();
+            let header = Header::parse(&bytes).unwrap();
+            assert_eq!((header.signature, header.endian), ("aysouvhasas", endian));
+            assert_eq!(body.bytes(), &bytes[header.header_bytes..]);
+            let shown: Vec<String> =
+                values(&header, body.bytes()).unwrap().iter().map(ToString::to_string).collect();
+            assert_eq!(shown.join(" "), r#"3 1 2 3 "x" "/p" 7 s "v" 1 0 2 "a" "bc""#);
+            assert_eq!(Body::marshalled(endian, "aysouvhasas", body.bytes()), body);
+        }
+    }
+
+    #[test]
+    fn the_room_of_a_message_is_enough_and_not_much_more() {
+        for message in [full().body(Body::default().blob(&[7; 1000]).u32(7)), Builder::reply(1)] {
+            let bytes = message.build(1).unwrap().len();
+            let room = message.bytes_at_most();
+            assert!((bytes..bytes + 200).contains(&room), "{room} for {bytes}");
+        }
+    }
+
+    #[test]
+    fn the_largest_message_has_128_mib() {
+        let with_blob = |bytes: usize| Builder::reply(1).body(Body::default().blob(&vec![0; bytes])).build(1);
+        let other = with_blob(0).unwrap().len();
+        assert_eq!(with_blob(MESSAGE_BYTES_MAX - other).unwrap().len(), MESSAGE_BYTES_MAX);
+        let error = with_blob(MESSAGE_BYTES_MAX - other + 1).unwrap_err();
+        assert_eq!(error, TooLong { bytes: MESSAGE_BYTES_MAX + 1 });
+        assert_eq!(error.to_string(), "a message of 134217729 bytes is larger than 128 MiB");
+    }
+
+    #[test]
+    fn names_that_are_not_valid_are_named_in_their_order() {
+        assert_eq!(full().invalid_name(), None);
+        for (message, expected) in [
+            (full().path("a"), ("a", "an object path")),
+            (full().interface("a"), ("a", "an interface")),
+            (full().member("a.b"), ("a.b", "a member")),
+            (full().error_name("a"), ("a", "an error name")),
+            (full().destination("a"), ("a", "a bus name")),
+            (full().sender("b"), ("b", "a bus name")),
+        ] {
+            assert_eq!(message.invalid_name(), Some(expected));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "\"a.b\" is not a member")]
+    fn a_name_that_is_not_valid_is_a_bug() {
+        let _ = Builder::call("/", "a.b").build(1);
+    }
 
     #[test]
     fn the_memory_of_arguments_serves_the_next_ones_unless_they_are_long() {

@@ -454,6 +454,16 @@ mod tests {
     }
 
     #[test]
+    fn an_array_of_more_than_64_mib_is_refused_before_its_elements_are_looked_at() {
+        for types in ["ay", "as"] {
+            let array = |bytes: usize| slices(marshalled(types, |out| out.u32(bytes as u32)), 1000);
+            assert_eq!(array(ARRAY_BYTES_MAX).unwrap_err(), Fault::Cut, "{types}");
+            let error = Fault::Invalid("an array is larger than 64 MiB");
+            assert_eq!(array(ARRAY_BYTES_MAX + 1), Err(error), "{types}");
+        }
+    }
+
+    #[test]
     fn one_more_than_64_containers_are_too_many() {
         let nested = |count: usize| {
             marshalled("v", |out| {
@@ -464,5 +474,27 @@ mod tests {
         };
         assert!(slices(nested(64), 100).is_ok());
         assert!(slices(nested(65), 100).is_err());
+        // A value of this type inside so many variants. An array of numbers is one step, and does not count.
+        let inside = |count: usize, types: &str| {
+            marshalled("v", |out| {
+                (1..count).for_each(|_| out.signature("v"));
+                out.signature(types);
+                match types {
+                    "(y)" => {
+                        out.align(8);
+                        out.byte(0);
+                    }
+                    "as" => out.array(4, |out| out.text("")),
+                    "a(y)" => out.array(8, |out| out.byte(0)),
+                    _ => out.array(4, |out| out.u32(0)),
+                }
+            })
+        };
+        for (types, most) in [("au", 64), ("(y)", 63), ("as", 63), ("aay", 63), ("a(y)", 62)] {
+            let checked = |count| slices(inside(count, types), 1000).map(drop);
+            assert_eq!(checked(most), Ok(()), "{types}");
+            let error = Fault::Invalid("more than 64 containers are inside each other");
+            assert_eq!(checked(most + 1), Err(error), "{types}");
+        }
     }
 }

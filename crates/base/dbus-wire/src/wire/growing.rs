@@ -68,6 +68,18 @@ mod tests {
     use crate::wire::Marshal;
 
     #[test]
+    fn the_largest_message_that_grows_has_64_mib() {
+        let mut growing = Growing::new(Builder::reply(7), "ay");
+        let array = growing.begin_array(1);
+        let left = ARRAY_BYTES_MAX - growing.bytes();
+        growing.out().all_fixed(std::iter::repeat_n([7], left));
+        assert_eq!((growing.bytes(), growing.is_too_long()), (ARRAY_BYTES_MAX, false));
+        growing.out().byte(7);
+        assert!(growing.is_too_long());
+        growing.end_array(array);
+    }
+
+    #[test]
     fn what_has_grown_is_the_message_that_is_built_at_once() {
         for count in [0, 1, 7] {
             let reply = Builder::reply(7).sender("org.freedesktop.DBus").destination(":1.9");

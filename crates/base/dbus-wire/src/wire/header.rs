@@ -271,3 +271,177 @@ fn fixed<'a>(bytes: &[u8]) -> Result<(Header<'a>, usize), Fault> {
     };
     Ok((header, fields_end))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Body, Builder};
+    use super::*;
+
+    fn why(bytes: &[u8]) -> String {
+        Header::parse(bytes).map_or_else(|fault| fault.to_string(), |header| panic!("{header:?}"))
+    }
+
+    fn message() -> Vec<u8> {
+        let body = Body::in_order(Endian::Little).text("x");
+        let message = Builder::error(9, "e.Err").path("/a/b").interface("i.Fac").member("Memb").unix_fds(2);
+        message.destination(":1.22").sender(":1.11").body(body).build(7).unwrap()
+    }
+
+    #[test]
+    fn sizes_are_known_from_sixteen_bytes() {
+        let bytes = message();
+        let header = Header::parse(&bytes).unwrap();
+        assert_eq!(header.message_bytes(), bytes.len());
+        assert_eq!(header_bytes(&bytes[..16]), Ok(bytes.len() - 6));
+        assert_eq!(message_bytes(&bytes[..16]), Ok(bytes.len()));
+        assert_eq!(message_bytes(&bytes[..15]), Err(Fault::Cut));
+        for (start, whole) in
+            [(&bytes[..15], None), (&bytes[..bytes.len() - 1], None), (&bytes[..], Some(bytes.len()))]
+        {
+            assert_eq!(whole_message(start), Ok(whole));
+        }
+        assert_eq!(whole_message(&[0; 16]), Err(Fault::Invalid("the first byte names no byte order")));
+        for cut in 0..header.header_bytes {
+            assert_eq!(Header::parse(&bytes[..cut]), Err(Fault::Cut), "{cut}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_limits() {
+        let with = |at: usize, number: usize| {
+            let mut bytes = message();
+            bytes[at..at + 4].copy_from_slice(&(number as u32).to_le_bytes());
+            message_bytes(&bytes).map_err(|fault| fault.to_string())
+        };
+        let header_bytes = message().len() - 6;
+        let most = MESSAGE_BYTES_MAX - header_bytes;
+        assert_eq!(with(4, most), Ok(MESSAGE_BYTES_MAX));
+        assert_eq!(with(4, most + 1).unwrap_err(), "the message is larger than 128 MiB");
+        assert_eq!(with(12, ARRAY_BYTES_MAX), Ok(16 + ARRAY_BYTES_MAX + 6));
+        assert_eq!(with(12, ARRAY_BYTES_MAX + 1).unwrap_err(), "the header fields are larger than 64 MiB");
+    }
+
+    #[test]
+    fn fixed_bytes_that_are_not_valid_are_named() {
+        for (at, new, expected) in [
+            (0, &b"L"[..], "the first byte names no byte order"),
+            (1, &[0], "the type of message is 0"),
+            (3, &[2], "the protocol version is not 1"),
+            (8, &[0; 4], "the serial is zero"),
+            // The code of the first field, which is the path, and its type.
+            (16, &[0], "a header field has code 0"),
+            (16, &[2], "a header field has the wrong type"),
+            (18, b"s", "a header field has the wrong type"),
+        ] {
+            let mut bytes = message();
+            bytes[at..at + new.len()].copy_from_slice(new);
+            assert_eq!(why(&bytes), expected, "{at}");
+        }
+        let mut padded = Builder::signal("/", "a.B", "M").build(1).unwrap();
+        let last = padded.len() - 1;
+        padded[last] = 1;
+        assert_eq!(why(&padded), "padding is not zero");
+    }
+
+    #[test]
+    fn names_that_are_not_valid_are_named() {
+        for (old, new, expected) in [
+            ("/a/b", "xa/b", "the path is not a valid object path"),
+            ("i.Fac", "i-Fac", "the interface is not a valid interface name"),
+            ("Memb", "Me.b", "the member is not a valid member name"),
+            ("e.Err", "e-Err", "the error name is not valid"),
+            (":1.22", ":1-22", "the destination is not a valid bus name"),
+            (":1.11", ":1-11", "the sender is not a valid bus name"),
+        ] {
+            let mut bytes = message();
+            let at = bytes.windows(old.len()).position(|part| part == old.as_bytes()).unwrap();
+            bytes[at..at + new.len()].copy_from_slice(new.as_bytes());
+            assert_eq!(why(&bytes), expected);
+        }
+    }
+
+    #[test]
+    fn a_field_is_there_once_and_those_of_the_future_are_skipped() {
+        let bytes = message();
+        let with_code = |text: &str, code: u8| {
+            let mut bytes = bytes.clone();
+            let at = bytes.windows(text.len()).position(|part| part == text.as_bytes()).unwrap();
+            // In front of the text: its length, the type of the field, and the code.
+            bytes[at - 8] = code;
+            bytes
+        };
+        for (text, code) in [("Memb", 2), ("e.Err", 3), (":1.22", 4), (":1.11", 6)] {
+            assert_eq!(why(&with_code(text, code)), "a header field is there twice", "{text}");
+        }
+        let unknown = with_code("Memb", 10);
+        let header = Header::parse(&bytes).unwrap();
+        assert_eq!(Header::parse(&unknown), Ok(Header { member: None, ..header }));
+        let mut two_types =
+            Builder::signal("/", "a.B", "Member_").body(Body::default().text("")).build(1).unwrap();
+        let at = two_types.windows(7).position(|part| part == b"Member_").unwrap() - 8;
+        two_types[at..at + 8].copy_from_slice(&[10, 2, b'y', b'y', 0, 0, 0, 0]);
+        assert_eq!(why(&two_types), "a variant has not exactly one type");
+    }
+
+    #[test]
+    fn every_kind_has_its_fields() {
+        let new = Builder::new;
+        let whole = [
+            new(Kind::MethodCall).path("/").member("M"),
+            new(Kind::MethodReturn).reply_serial(1),
+            new(Kind::Error).reply_serial(1).error_name("a.E"),
+            new(Kind::Signal).path("/").interface("a.B").member("M"),
+            new(Kind::Other(5)),
+        ];
+        for message in &whole {
+            assert!(Header::parse(&message.build(1).unwrap()).is_ok(), "{message:?}");
+        }
+        for message in [
+            new(Kind::MethodCall).path("/").interface("a.B"),
+            new(Kind::MethodCall).member("M").interface("a.B"),
+            new(Kind::MethodReturn).destination(":1.2"),
+            new(Kind::Error).reply_serial(1),
+            new(Kind::Error).error_name("a.E"),
+            new(Kind::Signal).path("/").interface("a.B"),
+            new(Kind::Signal).path("/").member("M"),
+            new(Kind::Signal).interface("a.B").member("M"),
+        ] {
+            let why = why(&message.build(1).unwrap());
+            assert_eq!(why, "a header field that this type of message must have is missing", "{message:?}");
+        }
+        let reserved = "the path or interface is reserved for messages that never leave a process";
+        for (message, expected) in [
+            (Builder::reply(0), "the reply serial is zero"),
+            (Builder::call("/org/freedesktop/DBus/Local", "M"), reserved),
+            (Builder::signal("/", "org.freedesktop.DBus.Local", "M"), reserved),
+            (
+                Builder::call("/", "M").body(Body::marshalled(Endian::NATIVE, "", b"x")),
+                "there is a body but no signature",
+            ),
+        ] {
+            assert_eq!(why(&message.build(1).unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn a_header_says_what_its_message_is() {
+        let call = || Builder::call("/", "M").interface("a.B");
+        for (message, title, expects_reply, is_broadcast) in [
+            (call(), "method_call a.B.M", true, false),
+            (call().flags(FLAG_NO_AUTO_START), "method_call a.B.M", true, false),
+            (call().flags(FLAG_NO_REPLY_EXPECTED), "method_call a.B.M", false, false),
+            (Builder::call("/", "M"), "method_call M", true, false),
+            (Builder::reply(1), "method_return", false, false),
+            (Builder::error(1, "a.E"), "error a.E", false, false),
+            (Builder::signal("/", "a.B", "M"), "signal a.B.M", false, true),
+            (Builder::signal("/", "a.B", "M").destination(":1.2"), "signal a.B.M", false, false),
+            (Builder::new(Kind::Other(9)), "other", false, false),
+        ] {
+            let bytes = message.build(1).unwrap();
+            let header = Header::parse(&bytes).unwrap();
+            assert_eq!(header.kind, message.kind());
+            let found = (header.title(), header.expects_reply(), header.is_broadcast());
+            assert_eq!(found, (title.to_owned(), expects_reply, is_broadcast));
+        }
+    }
+}

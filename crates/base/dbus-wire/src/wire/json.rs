@@ -231,6 +231,47 @@ mod tests {
     }
 
     #[test]
+    fn characters_that_json_does_not_allow_are_escaped() {
+        let text = "a b\t\r\n\u{1f}\u{7f}";
+        assert_eq!(value(&Value::Text(text.into())), "\"a b\\t\\r\\n\\u001f\u{7f}\"");
+        for (number, shown) in [(f64::NAN, "\"NaN\""), (f64::NEG_INFINITY, "\"-inf\""), (-0.0, "-0.0")] {
+            assert_eq!(value(&Value::F64(number)), shown);
+        }
+    }
+
+    #[test]
+    fn arguments_of_more_than_a_mebibyte_are_left_out() {
+        let bytes = signal("s", "x");
+        let header = Header::parse(&bytes).unwrap();
+        for (body_bytes, is_left_out) in
+            [(SHOWN_BYTES_MAX, None), (SHOWN_BYTES_MAX + 1, Some("more than 1 MiB"))]
+        {
+            assert_eq!(left_out(&Header { body_bytes, ..header }, &bytes), is_left_out);
+        }
+        let empty = signal("", "");
+        assert_eq!(left_out(&Header::parse(&empty).unwrap(), &empty), None);
+    }
+
+    #[test]
+    fn every_kind_and_field_of_a_message_is_shown() {
+        let error = Builder::error(9, "a.E").sender(":1.1").destination(":1.2").flags(1);
+        for (kind, message) in [
+            ("call", Builder::call("/", "M")),
+            ("reply", Builder::reply(1)),
+            ("other", Builder::new(Kind::Other(7))),
+        ] {
+            let bytes = message.build(1).unwrap();
+            let shown = self::message(&Header::parse(&bytes).unwrap(), &bytes, &[]);
+            assert!(shown.starts_with(&format!(r#"{{"kind":"{kind}","serial":1,"#)), "{shown}");
+        }
+        let bytes = error.build(7).unwrap();
+        assert_eq!(
+            message(&Header::parse(&bytes).unwrap(), &bytes, &[]),
+            r#"{"kind":"error","serial":7,"flags":1,"type":"","body_bytes":0,"sender":":1.1","destination":":1.2","error":"a.E","reply_serial":9,"data":[]}"#
+        );
+    }
+
+    #[test]
     fn a_message_is_an_object_with_what_its_header_says() {
         let bytes = signal("s", "x");
         let header = Header::parse(&bytes).unwrap();

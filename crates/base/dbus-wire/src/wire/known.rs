@@ -177,6 +177,35 @@ mod tests {
         assert_eq!(known.learn(&Header::parse(&long).unwrap(), &long, SENDER), None);
     }
 
+    #[test]
+    fn headers_of_at_most_512_bytes_are_known() {
+        let learned = |bytes: usize| {
+            let built = |path: usize| {
+                Builder::signal(&format!("/{}", "p".repeat(path)), "a.B", "C").build(1).unwrap()
+            };
+            let message = built(bytes - built(1).len());
+            let header = Header::parse(&message).unwrap();
+            (header.header_bytes, KnownHeaders::default().learn(&header, &message, SENDER))
+        };
+        assert_eq!((learned(BYTES_MAX), learned(BYTES_MAX + 8)), ((512, Some(0)), (520, None)));
+    }
+
+    #[test]
+    fn the_largest_message_that_is_stamped_has_128_mib() {
+        let message =
+            |blob: usize| Builder::reply(1).body(Body::default().blob(&vec![0; blob])).build(1).unwrap();
+        let (mut known, small) = (KnownHeaders::default(), message(0));
+        known.learn(&Header::parse(&small).unwrap(), &small, SENDER).unwrap();
+        let stamp = |message: &[u8]| {
+            let of_known = known.get(known.find(message).unwrap()).stamp(message);
+            [of_known, stamped(message, &Header::parse(message).unwrap(), SENDER)]
+                .map(|it| it.map(|it| it.len()))
+        };
+        let other = stamp(&small)[0].unwrap();
+        assert_eq!(stamp(&message(MESSAGE_BYTES_MAX - other)), [Some(MESSAGE_BYTES_MAX); 2]);
+        assert_eq!(stamp(&message(MESSAGE_BYTES_MAX - other + 1)), [None; 2]);
+    }
+
     /// One byte of the header is another one: it is not taken for the known header, or it is valid and says the same.
     #[test]
     fn a_header_that_differs_is_parsed() {

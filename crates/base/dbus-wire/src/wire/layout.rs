@@ -292,7 +292,23 @@ pub(super) mod tests {
             let of_layout = [layout.path(&second), layout.interface(&second), layout.member(&second)];
             assert_eq!(of_layout, [parsed.path, parsed.interface, parsed.member]);
             assert_eq!(layout.signature(&second), parsed.signature);
+            assert_eq!((layout.header_bytes(), layout.unix_fds()), (parsed.header_bytes, parsed.unix_fds));
         }
+    }
+
+    #[test]
+    fn a_body_has_a_type_and_a_largest_size() {
+        let taken = |message: Builder<'_>, body_bytes: usize| {
+            let known = message.build(5).unwrap();
+            let layout = Layout::of(&Header::parse(&known).unwrap(), &known);
+            let mut other = known.clone();
+            other[4..8].copy_from_slice(&(body_bytes as u32).to_ne_bytes());
+            layout.is_of(&known, &other)
+        };
+        let typed = Builder::reply(9).body(Body::default().text("x"));
+        let most = MESSAGE_BYTES_MAX - typed.build(1).unwrap().len() + 6;
+        assert!(taken(typed.clone(), 0) && taken(typed.clone(), most) && !taken(typed, most + 1));
+        assert!(taken(Builder::reply(9), 0) && !taken(Builder::reply(9), 1));
     }
 
     /// A message that the layout takes is one that is parsed, to the same header.

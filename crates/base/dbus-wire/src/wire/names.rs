@@ -125,7 +125,67 @@ mod tests {
         assert!(is_member("Get") && !is_member("a.b") && !is_member("9") && !is_member(""));
         assert!(is_path("/") && is_path("/a/0") && !is_path("/a/") && !is_path("//") && !is_path("a"));
         assert!(is_namespace("com") && !is_namespace(""));
-        assert!(!is_member(&"m".repeat(256)) && is_member(&"m".repeat(255)));
+        assert!(is_bus_name(":1.0") && is_bus_name("a.b") && !is_bus_name("a"));
+    }
+
+    #[test]
+    fn names_have_at_most_255_bytes_and_paths_any_number() {
+        type IsValid = fn(&str) -> bool;
+        let kinds: [(IsValid, &str); 6] = [
+            (is_unique, ":1."),
+            (is_well_known, "a."),
+            (is_bus_name, "a."),
+            (is_namespace, ""),
+            (is_interface, "a."),
+            (is_member, ""),
+        ];
+        for (index, (is_valid, start)) in kinds.into_iter().enumerate() {
+            let long = |bytes: usize| start.to_owned() + &"m".repeat(bytes - start.len());
+            assert!(is_valid(&long(255)) && !is_valid(&long(256)), "{index}");
+        }
+        assert!(is_path(&format!("/{}", "m".repeat(256))));
+    }
+
+    #[test]
+    fn each_kind_has_its_characters() {
+        for (name, unique, well_known, interface, member) in [
+            ("a.b", false, true, true, false),
+            ("a-b.c", false, true, false, false),
+            ("a_b.Z9", false, true, true, false),
+            ("a.9b", false, false, false, false),
+            (":1.9b", true, false, false, false),
+            (":1-x.9b", true, false, false, false),
+            ("a.", false, false, false, false),
+            ("", false, false, false, false),
+            ("_9", false, false, false, true),
+            ("a-b", false, false, false, false),
+            ("\u{e4}", false, false, false, false),
+            ("a/b.c", false, false, false, false),
+        ] {
+            let found = [is_unique, is_well_known, is_interface, is_member].map(|is_valid| is_valid(name));
+            assert_eq!(found, [unique, well_known, interface, member], "{name}");
+        }
+        for (path, is_valid) in
+            [("/a_9/Z", true), ("/a-b", false), ("/a.b", false), ("", false), ("/a//b", false)]
+        {
+            assert_eq!(is_path(path), is_valid, "{path}");
+        }
+    }
+
+    /// In front of the part stands nothing, a slash or a letter.
+    #[test]
+    fn a_part_continues_a_path() {
+        for (part, at_start, after_slash, after_letter) in [
+            ("/a/b", true, false, true),
+            ("a/b", false, true, true),
+            ("/", true, false, true),
+            ("", true, true, true),
+            ("a//b", false, false, false),
+            ("a-b", false, false, false),
+        ] {
+            let found = [None, Some(b'/'), Some(b'a')].map(|before| continues_path(before, part.as_bytes()));
+            assert_eq!(found, [at_start, after_slash, after_letter], "{part}");
+        }
     }
 
     #[test]

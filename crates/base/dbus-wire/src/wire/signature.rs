@@ -122,11 +122,74 @@ mod tests {
     }
 
     #[test]
+    fn signatures_that_are_not_valid_are_refused_with_their_rule() {
+        for (signature, expected) in [
+            ("(", "a signature ends inside a type"),
+            ("a", "a signature ends inside a type"),
+            ("()", "a struct has no fields"),
+            ("{sv}", "a dict entry is not the element of an array"),
+            ("a{vs}", "the key of a dict entry is not of a basic type"),
+            ("a{", "the key of a dict entry is not of a basic type"),
+            ("a{svs}", "a dict entry has not exactly two fields"),
+            ("z", "a signature has a letter that is not a type"),
+            ("y)", "a signature has a letter that is not a type"),
+        ] {
+            assert_eq!(check(signature), Err(expected), "{signature}");
+        }
+        for signature in ["", "ybnqiuxtdsogvh", "a(yv)a{gv}", "a{s(ya{uv})}", "(((y)))", "aaay"] {
+            assert_eq!(check(signature), Ok(()), "{signature}");
+        }
+        assert_eq!(types("ya{sv}(").collect::<Vec<_>>(), ["y", "a{sv}"]);
+        assert_eq!(types("").count(), 0);
+    }
+
+    #[test]
+    fn types_have_their_sizes_and_boundaries() {
+        for (code, alignment_bytes, fixed) in [
+            (b'y', 1, Some(1)),
+            (b'n', 2, Some(2)),
+            (b'q', 2, Some(2)),
+            (b'b', 4, Some(4)),
+            (b'i', 4, Some(4)),
+            (b'u', 4, Some(4)),
+            (b'h', 4, Some(4)),
+            (b'x', 8, Some(8)),
+            (b't', 8, Some(8)),
+            (b'd', 8, Some(8)),
+            (b's', 4, None),
+            (b'o', 4, None),
+            (b'a', 4, None),
+            (b'g', 1, None),
+            (b'v', 1, None),
+            (b'(', 8, None),
+            (b'{', 8, None),
+        ] {
+            let letter = char::from(code);
+            assert_eq!((alignment(code), fixed_bytes(code)), (alignment_bytes, fixed), "{letter}");
+            assert_eq!(is_fixed(&letter.to_string()), fixed.is_some(), "{letter}");
+            assert_eq!(is_one_type(code), !b"a({".contains(&code), "{letter}");
+        }
+        assert!(!is_fixed("ay") && !is_fixed("uu") && !is_fixed(""));
+    }
+
+    #[test]
     fn limits_of_nesting_are_those_of_the_specification() {
         let arrays = |count| "a".repeat(count) + "y";
         assert!(check(&arrays(32)).is_ok() && check(&arrays(33)).is_err());
         let structs = |count| "(".repeat(count) + "y" + &")".repeat(count);
         assert!(check(&structs(32)).is_ok() && check(&structs(33)).is_err());
+        // A dictionary entry counts as a struct.
+        let entries = |count| "(".repeat(count) + "a{yy}" + &")".repeat(count);
+        assert!(check(&entries(31)).is_ok() && check(&entries(32)).is_err());
+        let in_entries = |count| "a{y".repeat(count) + "y" + &"}".repeat(count);
+        assert!(check(&in_entries(32)).is_ok() && check(&in_entries(33)).is_err());
+        let arrays_in_entry = |count| format!("a{{y{}}}", arrays(count));
+        assert!(check(&arrays_in_entry(31)).is_ok() && check(&arrays_in_entry(32)).is_err());
+        // Neighbors are not inside each other.
+        assert!(check(&"(y)".repeat(40)).is_ok() && check(&"ay".repeat(40)).is_ok());
+        assert!(
+            check(&format!("a({})", arrays(31))).is_ok() && check(&format!("a({})", arrays(32))).is_err()
+        );
         assert!(check(&"y".repeat(255)).is_ok() && check(&"y".repeat(256)).is_err());
     }
 }

@@ -196,6 +196,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_header_is_built_once_for_all_numbers_and_arguments() {
+        let (mut templates, mut bytes) = (Templates::default(), Vec::new());
+        let call = |text| Builder::call("/a", "M").destination("a.b").body(Body::default().text(text));
+        let mut place = |message: &Builder<'_>| {
+            templates.build(message, 1, &mut bytes).unwrap();
+            let template = templates.headers[templates.last].as_ref().unwrap();
+            assert_eq!(templates.last(), &template.layout);
+            (template.header.as_ptr(), bytes[2])
+        };
+        let (first, _) = place(&call("x"));
+        assert_ne!(place(&Builder::reply(7)).0, first);
+        assert_eq!(place(&call("longer").flags(3)), (first, 3));
+        assert_ne!(place(&call("x").sender(":1.1")).0, first);
+    }
+
+    #[test]
+    fn the_largest_message_from_a_template_has_128_mib() {
+        let (mut templates, mut bytes) = (Templates::default(), Vec::new());
+        let mut built = |blob: usize| {
+            let message = Builder::reply(1).body(Body::default().blob(&vec![0; blob]));
+            templates.build(&message, 1, &mut bytes).map(drop).map(|()| bytes.len())
+        };
+        let other = built(0).unwrap();
+        assert_eq!(built(MESSAGE_BYTES_MAX - other), Ok(MESSAGE_BYTES_MAX));
+        let error = Unbuildable::TooLong(TooLong { bytes: MESSAGE_BYTES_MAX + 1 });
+        assert_eq!(built(MESSAGE_BYTES_MAX - other + 1), Err(error));
+    }
+
     /// Also after a message that differs in this only, so that there is a template.
     #[test]
     fn what_is_no_message_is_not_built() {

@@ -2,18 +2,13 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use causeway_testkit::skipped;
+use causeway_testkit::watchdog::{COMPILING, extend_limit};
+use causeway_testkit::{Cause, has_program, skipped, trial_succeeds};
 
 use crate::header::package;
-
-/// Is there such a program?
-pub fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    found.is_ok_and(|status| status.success())
-}
 
 /// Runs a command, which must succeed.
 #[track_caller]
@@ -24,18 +19,14 @@ pub fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// What it takes to compile a program in C against the library; `None` where that is missing, which is said.
+/// What it takes to compile a program in C against the library; `None` where that is missing, and the test is skipped.
 pub fn installed() -> Option<&'static Path> {
-    static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let root = ROOT.get_or_init(|| {
-        let missing: Vec<_> =
-            ["cc", "make", "pkg-config"].into_iter().filter(|program| !has(program)).collect();
-        if missing.is_empty() { Some(install()) } else { None }
-    });
-    if root.is_none() {
-        skipped("a C compiler, make or pkg-config is not installed");
-    }
-    root.as_deref()
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    let has_tools = ["cc", "make", "pkg-config", "cargo"].into_iter().all(has_program);
+    has_tools.then(|| {
+        extend_limit(COMPILING);
+        ROOT.get_or_init(install).as_path()
+    })
 }
 
 fn install() -> PathBuf {
@@ -63,9 +54,9 @@ fn pkg_config(root: &Path, packages: &[&str]) -> Vec<String> {
     flags.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Is there a library that pkg-config knows?
-pub fn knows(package: &str) -> bool {
-    Command::new("pkg-config").args(["--exists", package]).status().is_ok_and(|status| status.success())
+/// Whether pkg-config knows this library; prints the skip of the test if not.
+pub fn knows(package: &'static str) -> bool {
+    trial_succeeds(Command::new("pkg-config").args(["--exists", package]), Cause::Missing(package))
 }
 
 /// Compiles a program of this package against the shared library.
@@ -97,10 +88,7 @@ pub fn compiled_by(
 
 #[test]
 fn the_shared_library_has_its_soname_and_exports_what_the_headers_declare_in_one_version() {
-    let Some(root) = installed() else { return };
-    if !has("readelf") {
-        return skipped("readelf is not installed");
-    }
+    let Some(root) = installed().filter(|_| has_program("readelf")) else { return };
     let library = root.join("opt/causeway/lib/libcauseway.so");
     let read = |what: &str| {
         let output = succeed(Command::new("readelf").args(["--wide", what]).arg(&library));
@@ -127,12 +115,9 @@ fn the_shared_library_has_its_soname_and_exports_what_the_headers_declare_in_one
 #[test]
 fn a_program_that_was_linked_with_the_release_before_finds_all_that_it_needs() {
     let Some(before) = std::env::var_os("CAUSEWAY_C_RELEASE") else {
-        return skipped("CAUSEWAY_C_RELEASE names no libcauseway.so of a release before");
+        return skipped(Cause::Setting("CAUSEWAY_C_RELEASE"), "it names libcauseway.so of a release before");
     };
-    let Some(root) = installed() else { return };
-    if !has("abidiff") {
-        return skipped("abidiff is not installed (Debian: abigail-tools)");
-    }
+    let Some(root) = installed().filter(|_| has_program("abidiff")) else { return };
     let library = root.join("opt/causeway/lib/libcauseway.so");
     let output = Command::new("abidiff").args([&*before, OsStr::new(&library)]).output().unwrap();
     // Bits: 1 and 2 for a mistake, 4 for a change, 8 for one that programs do not survive.

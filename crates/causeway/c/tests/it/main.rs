@@ -1,5 +1,8 @@
 //! The C library: its headers, its symbols, and programs in C that are compiled and run.
 
+#[macro_use]
+extern crate causeway_testkit;
+
 mod bindings;
 mod every;
 mod header;

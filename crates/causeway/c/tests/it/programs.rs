@@ -5,10 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Running, eventually, setting, skipped, temp_dir};
+use causeway_testkit::{Cause, Running, eventually, has_program, setting, skipped, temp_dir};
 
 use crate::Bus;
-use crate::installed::{compiled, compiled_by, has, installed, knows, succeed};
+use crate::installed::{compiled, compiled_by, installed, knows, succeed};
 
 const VALGRIND: [&str; 6] = [
     "--quiet",
@@ -38,9 +38,7 @@ fn exercise(mut command: Command) {
 fn check_said(said: &str, in_valgrind: bool) {
     match said {
         "only the bus\n" if in_valgrind => {
-            skipped(
-                "this Valgrind has no pidfd_open (3.21 has), so that only the bus was looked at, and no group",
-            );
+            skipped(Cause::Missing("Valgrind 3.21"), "without its pidfd_open no group was looked at");
         }
         said => assert_eq!(said, "done\n"),
     }
@@ -56,7 +54,7 @@ fn a_program_in_c_uses_logs_large_payloads_calls_and_the_bus() {
 #[test]
 fn another_compiler_makes_the_same_program() {
     let Some(root) = installed() else { return };
-    if has("clang") {
+    if has_program("clang") {
         let program = compiled_by(
             "clang",
             root,
@@ -66,24 +64,17 @@ fn another_compiler_makes_the_same_program() {
             &["-std=c11", "-D_GNU_SOURCE"],
         );
         exercise(Command::new(program));
-    } else {
-        skipped("clang is not installed");
     }
-    if has("g++") {
+    if has_program("g++") {
         let flags = ["-std=c++20", "-Wno-missing-field-initializers"];
         compiled_by("g++", root, "examples/subscriber_poll.c", "subscriber_poll-cxx", &[], &flags);
-    } else {
-        skipped("g++ is not installed");
     }
 }
 
 /// What a handler catches itself is its own.
 #[test]
 fn an_exception_that_leaves_a_handler_ends_the_program_with_a_sentence() {
-    let Some(root) = installed() else { return };
-    if !has("g++") {
-        return skipped("g++ is not installed");
-    }
+    let Some(root) = installed().filter(|_| has_program("g++")) else { return };
     let throws = compiled_by("g++", root, "tests/c/throws.cc", "throws", &[], &["-std=c++11"]);
     let folder = temp_dir("c");
     let run = |mode: &str| Command::new(&throws).arg(folder.path().join(mode)).arg(mode).output().unwrap();
@@ -104,10 +95,7 @@ fn the_sanitizers_find_nothing_in_it() {
 
 #[test]
 fn valgrind_finds_no_error_and_no_leak_in_it() {
-    let Some(root) = installed() else { return };
-    if !has("valgrind") {
-        return skipped("valgrind is not installed");
-    }
+    let Some(root) = installed().filter(|_| has_program("valgrind")) else { return };
     exercise(valgrind(&compiled(root, "tests/c/exercise.c", "exercise-valgrind", &[], &[])));
 }
 
@@ -147,10 +135,8 @@ fn after_a_killed_server_nothing_leaks() {
     let sanitized =
         compiled(root, "tests/c/loops.c", "loops-sanitized", &[], &["-fsanitize=address,undefined"]);
     outlives_its_servers(&mut Command::new(sanitized), &loops);
-    if has("valgrind") {
+    if has_program("valgrind") {
         outlives_its_servers(&mut valgrind(&loops), &loops);
-    } else {
-        skipped("valgrind is not installed");
     }
 }
 
@@ -180,10 +166,7 @@ fn a_loop_of_poll_loses_no_wake_up() {
 
 #[test]
 fn a_loop_of_libevent_loses_no_wake_up() {
-    let Some(root) = installed() else { return };
-    if !knows("libevent") {
-        return skipped("libevent-dev is not installed");
-    }
+    let Some(root) = installed().filter(|_| knows("libevent")) else { return };
     let folder = temp_dir("c");
     let loops = compiled(root, "tests/c/loops.c", "loops-libevent", &["libevent"], &["-DWITH_LIBEVENT"]);
     receives_all(&loops, "publish", "libevent", &folder.path().join("log"));
@@ -191,10 +174,7 @@ fn a_loop_of_libevent_loses_no_wake_up() {
 
 #[test]
 fn a_loop_of_sd_event_loses_no_wake_up() {
-    let Some(root) = installed() else { return };
-    if !knows("libsystemd") {
-        return skipped("libsystemd-dev is not installed");
-    }
+    let Some(root) = installed().filter(|_| knows("libsystemd")) else { return };
     let bus = Bus::start();
     let loops = compiled(root, "tests/c/loops.c", "loops-sd-event", &["libsystemd"], &["-DWITH_SD_EVENT"]);
     receives_all(&loops, "emit", "sd-event", &bus.path("bus"));
@@ -265,7 +245,7 @@ fn examples_have_less_than_sixty_lines_and_do_what_they_say() {
     assert_eq!(line(&mut output), "rain");
 
     if !knows("libsystemd") {
-        return skipped("libsystemd-dev is not installed: the service is not tested");
+        return;
     }
     let bus = Bus::start();
     let service = compiled(root, "examples/service_sd_event.c", "service_sd_event", &["libsystemd"], &[]);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use causeway_bus::wire::{Body, Builder, Decode, Value, Variant, arguments_of};
 use causeway_bus::{Connection, Incoming, Message, name};
+use causeway_testkit::watchdog::{COMPILING, extend_limit};
 
 use crate::support::*;
 
@@ -33,6 +34,7 @@ const COMPILED: &str = "CAUSEWAY_EXAMPLES";
 /// The folder of the compiled examples. A test does not compile them.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    extend_limit(COMPILING);
     FOLDER.get_or_init(|| {
         if let Some(folder) = std::env::var_os(COMPILED) {
             return folder.into();
@@ -318,9 +320,8 @@ fn a_client_in_python_asks_the_clock_at_the_socket_of_dbus() {
     if !has_examples() {
         return;
     }
-    let has_library = Command::new(PYTHON).args(["-c", "import dbus"]).stderr(Stdio::null()).status();
-    if !has_library.is_ok_and(|status| status.success()) {
-        return skipped(Cause::Missing("python:dbus"), format!("{PYTHON} has no module dbus"));
+    if !trial_succeeds(Command::new(PYTHON).args(["-c", "import dbus"]), Cause::Missing("python:dbus")) {
+        return;
     }
     let bus = Bus::start();
     let service = Example::named("clock_service", &[bus.path().to_str().unwrap()]);

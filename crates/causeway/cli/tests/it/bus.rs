@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, PipeWriter};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,23 +13,13 @@ use causeway_bus::{AuthorityOptions, Connection};
 use causeway_testkit::{TempDir, proc};
 use serde_json::{Value, json};
 
-use crate::support::{Running, causeway, complaint, eventually, kill, printed, skipped, temp_dir, tied};
+use crate::support::{Running, causeway, causewayd, complaint, eventually, kill, printed, temp_dir, tied};
 
 const LONG: Duration = Duration::from_secs(60);
 const INTROSPECTION: &str = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\" \
     \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n<node><interface name='com.example.Test'>\
     <method name='Echo'><arg type='s'/><arg type='u' direction='out'/></method><signal name='Rang'><arg type='as'/></signal>\
     <property name='Size' type='u' access='read'/></interface><node name='b'/><node name='not-one'/></node>";
-
-/// causewayd, where it was built.
-fn causewayd() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_BIN_EXE_causeway")).with_file_name("causewayd");
-    if path.exists() {
-        return Some(path);
-    }
-    skipped("`cargo build -p causewayd` puts causewayd next to the program that is tested");
-    None
-}
 
 /// Starts a command, and returns the first line that it prints.
 fn start(command: &mut Command) -> (Running, String) {

@@ -7,7 +7,10 @@ use std::process::{Child, Command};
 
 use causeway_testkit::TempDir;
 
-use crate::support::{Running, causeway, complaint, eventually, kill, printed, skipped, temp_dir, tied};
+use crate::support::{
+    Cause, Running, causeway, complaint, eventually, has_program, kill, printed, temp_dir, tied,
+    trial_succeeds,
+};
 
 /// A group that a command serves.
 struct Served {
@@ -218,14 +221,9 @@ fn contained(socket: &Path, elsewhere: &TempDir, arguments: &[&str]) -> Command 
     inside(&CONTAINER, &["sh", "-c", SCRIPT, "sh", socket, elsewhere], arguments)
 }
 
-/// Does this command succeed? Otherwise there are no containers here.
+/// Are there containers, for this command as well?
 fn can(mut trial: Command) -> bool {
-    match trial.output() {
-        Ok(out) if out.status.success() => return true,
-        Ok(out) => skipped(String::from_utf8_lossy(&out.stderr).trim()),
-        Err(error) => skipped(format!("unshare: {error}")),
-    }
-    false
+    has_program("unshare") && trial_succeeds(&mut trial, Cause::Rights("namespaces"))
 }
 
 #[test]

@@ -11,29 +11,22 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::support::{
-    Running, causeway, complaint, eventually, eventually_seen, kill, printed, skipped, temp_dir, tied,
+    Cause, Running, causeway, complaint, eventually, eventually_seen, has_program, kill, printed, skipped,
+    temp_dir, tied, trial_succeeds,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
 
-/// A command in namespaces; nothing, and a sentence, where there are none for this user.
+/// A command in namespaces; `None`, with the skip printed, where there are none for this user.
 fn unshared(namespaces: &[&str], arguments: &[&str]) -> Option<Command> {
     let command = |arguments: &[&str]| {
         let mut command = tied("unshare");
         command.args(namespaces).args(arguments);
         command
     };
-    match command(&["true"]).output() {
-        Ok(Output { status, .. }) if status.success() => Some(command(arguments)),
-        Ok(Output { stderr, .. }) => {
-            skipped(String::from_utf8_lossy(&stderr).trim());
-            None
-        }
-        Err(error) => {
-            skipped(format!("unshare: {error}"));
-            None
-        }
-    }
+    let has_namespaces =
+        has_program("unshare") && trial_succeeds(&mut command(&["true"]), Cause::Rights("namespaces"));
+    has_namespaces.then(|| command(arguments))
 }
 
 fn findings(output: &Output) -> Vec<Value> {
@@ -155,7 +148,7 @@ struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Of version 2 where its memory is controlled, else of version 1; nothing, and a sentence, where this user may make none.
+    /// Of version 2 where its memory is controlled, else of version 1; `None`, with the skip printed, where this user may make none.
     fn new(name: &str) -> Option<MemoryGroup> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let path_of = |prefix: &str| {
@@ -178,7 +171,7 @@ impl MemoryGroup {
                 return Some(group);
             }
         }
-        skipped("this user may make no control group whose memory is limited");
+        skipped(Cause::Rights("control groups"), "none whose memory is limited can be made");
         None
     }
 
@@ -255,7 +248,7 @@ fn a_log_that_the_container_of_the_server_cannot_hold_is_refused_and_nobody_is_k
 }
 
 /// A command in a container of podman, rootless or rootful as this test is, which shares `shared` and has the programs of this machine;
-/// nothing, and a sentence, where there is no podman or it runs no container here.
+/// `None`, with the skip printed, where there is no podman or it runs no container here.
 struct Podman {
     root: crate::support::TempDir,
     runtime: &'static [&'static str],
@@ -263,6 +256,9 @@ struct Podman {
 
 impl Podman {
     fn find() -> Option<Podman> {
+        if !has_program("podman") {
+            return None;
+        }
         let mut root = temp_dir("causeway-root");
         for folder in ["proc", "sys", "dev", "tmp", "run", "etc", "usr", "lib", "lib64", "bin", "shared"] {
             fs::create_dir(root.path().join(folder)).unwrap();
@@ -277,11 +273,11 @@ impl Podman {
             match podman.command(Path::new("/tmp"), &[], &["/usr/bin/true"]).output() {
                 Ok(output) if output.status.success() => return Some(podman),
                 Ok(output) => why = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-                Err(error) => why = format!("podman: {error}"),
+                Err(error) => panic!("podman: {error}"),
             }
             root = podman.root;
         }
-        skipped(why);
+        skipped(Cause::Rights("podman"), why);
         None
     }
 
@@ -356,7 +352,7 @@ fn a_container_of_podman_is_told_what_it_lacks_and_serves_nothing_as_the_user_of
     if output.status.code() == Some(3) {
         assert!(why.contains("stands for every user without a number"), "{why}");
     } else {
-        skipped(format!("this podman has no user namespace of its own: {}", why.trim()));
+        skipped(Cause::Rights("podman"), format!("it has no user namespace of its own: {why}"));
     }
 }
 

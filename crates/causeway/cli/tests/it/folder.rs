@@ -4,7 +4,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{TempDir, causeway, complaint, eventually, kill, printed, skipped, temp_dir, tied};
+use crate::support::{
+    Cause, TempDir, causeway, causewayd, complaint, eventually, kill, printed, skipped, temp_dir, tied,
+};
 
 /// A command without the folder of a session, whose temporary files are here.
 fn homeless(folder: &Path, arguments: &[&str]) -> Command {
@@ -16,12 +18,13 @@ fn homeless(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn has_causewayd() -> bool {
-    let has = Path::new(env!("CARGO_BIN_EXE_causeway")).with_file_name("causewayd").exists();
-    if !has {
-        skipped("`cargo build -p causewayd` puts causewayd next to the program that is tested");
+/// Gives a folder to user 1, if this one may; prints the skip of the test if not.
+fn gives_away(folder: &Path) -> bool {
+    let given = std::os::unix::fs::chown(folder, Some(1), None);
+    if let Err(error) = &given {
+        skipped(Cause::Rights("root"), error);
     }
-    has
+    given.is_ok()
 }
 
 fn private(folder: &TempDir) -> PathBuf {
@@ -31,13 +34,13 @@ fn private(folder: &TempDir) -> PathBuf {
 
 #[test]
 fn a_bus_starts_in_a_private_folder_where_there_is_none_of_the_session() {
-    if !has_causewayd() {
+    if causewayd().is_none() {
         return;
     }
     let folder = temp_dir("causeway");
     // A folder of another user is none of ours; root finds one only where the container has another user.
     let foreign = temp_dir("causeway");
-    let runtime = std::os::unix::fs::chown(foreign.path(), Some(1), None).is_ok().then(|| foreign.path());
+    let runtime = gives_away(foreign.path()).then(|| foreign.path());
     let mut start = homeless(folder.path(), &["bus", "start"]);
     if let Some(runtime) = runtime {
         start.env("XDG_RUNTIME_DIR", runtime);
@@ -76,7 +79,7 @@ fn a_bus_starts_in_a_private_folder_where_there_is_none_of_the_session() {
 
 #[test]
 fn a_private_folder_that_is_none_is_refused_with_a_way_out() {
-    if !has_causewayd() {
+    if causewayd().is_none() {
         return;
     }
     let open_to_all = |path: &Path| {
@@ -92,10 +95,7 @@ fn a_private_folder_that_is_none_is_refused_with_a_way_out() {
         std::fs::create_dir(&target).unwrap();
         symlink(target, path).unwrap();
     };
-    let can_give_away = {
-        let folder = temp_dir("causeway");
-        std::os::unix::fs::chown(folder.path(), Some(1), None).is_ok()
-    };
+    let can_give_away = gives_away(temp_dir("causeway").path());
     let cases = [
         (open_to_all as fn(&Path), "its mode is 0777 and not 0700"),
         (to_another, "it is not a folder"),

@@ -1,5 +1,8 @@
 //! The command, as a shell user runs it.
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+#![allow(clippy::print_stderr, reason = "a test prints which release it compares")]
+
+#[macro_use]
+extern crate causeway_testkit;
 
 mod bus;
 mod command;

@@ -2,7 +2,7 @@
 //!
 //! The other one is built from the last tag `v…` below this commit, or from the commit in `CAUSEWAY_RELEASE`, into `target/releases`.
 //! `CAUSEWAY_RELEASE_FORMATS` gives it other formats than its sources say: `1..=1` makes the release before of this one, `2..=3` the next.
-//! Without a tag and a commit the test says so and ends.
+//! Without a tag and a commit the test is skipped.
 
 use std::fs;
 use std::io::Write;
@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
 use causeway::{FORMATS, Group, Report};
+use causeway_testkit::watchdog::{COMPILING, extend_limit};
 
 use crate::support::{
-    Running, complaint, eventually, eventually_seen, kill, printed, skipped, temp_dir, tied,
+    Cause, Running, complaint, eventually, eventually_seen, has_program, kill, printed, skipped, temp_dir,
+    tied,
 };
 
 const LAYOUT: &str = "crates/causeway/causeway/src/log/layout.rs";
@@ -84,6 +86,7 @@ fn release_of(commit: &str) -> Release {
     let name = formats.map_or_else(|| commit.to_owned(), |(min, max)| format!("{commit}-{min}-{max}"));
     let program = target.join("releases").join(name);
     if !program.exists() {
+        extend_limit(COMPILING);
         let build = Command::new(env!("CARGO"))
             .args(["build", "--locked", "-p", "causeway-cli", "--target-dir"])
             .arg(target.join("releases/target"))
@@ -251,8 +254,14 @@ fn refuse_each_other(other: &Release) {
 
 #[test]
 fn another_release_and_this_one_serve_publish_and_subscribe_in_one_group_or_refuse_each_other_in_words() {
+    if !["git", "tar", "cargo"].into_iter().all(has_program) {
+        return;
+    }
     let Some(commit) = other_commit() else {
-        return skipped("there is no tag v… of another release; name a commit in CAUSEWAY_RELEASE");
+        return skipped(
+            Cause::Setting("CAUSEWAY_RELEASE"),
+            "there is no tag v… of another release; it names a commit",
+        );
     };
     let other = release_of(&commit);
     eprintln!("{commit}: formats {:?}", other.formats);

@@ -13,13 +13,13 @@ use mcap::records::Channel;
 
 use crate::args::{ReplayArguments, Speed};
 use crate::failure::{Failure, Outcome};
-use crate::read::{Item, Recording};
+use crate::read::{End, Item, Recording};
 use played::Played;
 
 /// Publishes or sends the messages of a file in its order.
 pub fn replay(arguments: &ReplayArguments) -> Result<Outcome, Failure> {
     let (mut player, mut pace, mut lost) = (None, Pace { speed: arguments.speed, begin: None }, 0);
-    let is_whole = Recording::open(&arguments.file)?.for_each(|item| {
+    let end = Recording::open(&arguments.file)?.for_each(|item| {
         match item {
             Item::About(about) => player = Some(Player::of(arguments, &about)?),
             Item::Message { channel, log_ns, data, .. } => {
@@ -33,10 +33,11 @@ pub fn replay(arguments: &ReplayArguments) -> Result<Outcome, Failure> {
                 player.play(channel, data)?;
             }
             Item::Lost { messages, .. } => lost += messages,
-            Item::Frames(_) | Item::End => {}
+            Item::Frames { .. } => {}
         }
         Ok(())
     })?;
+    let is_whole = end == End::Whole;
     if !is_whole {
         eprintln!(
             "causeway-record: the end of the recording is cut off; it was replayed up to its last whole chunk"

@@ -1,5 +1,7 @@
 //! The recorder, as a shell user runs it.
-#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+#[macro_use]
+extern crate causeway_testkit;
 
 mod bus;
 mod full;

@@ -4,11 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use causeway::{GroupOptions, PoolOptions};
-use causeway_testkit::Running;
+use causeway_testkit::{Cause, Running, trial_succeeds};
 use rustix::process::Signal;
 
 use crate::support::{
-    Served, contents, end, eventually, mcap, number, payload, publish_now, recorder, skipped, verified,
+    Served, contents, end, eventually, has_mcap, mcap, number, payload, publish_now, recorder, verified,
 };
 
 fn several() -> GroupOptions {
@@ -56,13 +56,11 @@ fn every_message_is_recorded_with_its_bytes_in_the_order_and_at_the_place_that_i
         "{counts}"
     );
     assert_eq!(counts["last_position"], published.last().unwrap().0);
-    match mcap(&["doctor", &served.path("a.mcap")]) {
-        None => skipped("what `mcap doctor` says, for the program mcap is not installed"),
-        Some(doctor) => {
-            let said = [doctor.stdout, doctor.stderr].concat();
-            let said = String::from_utf8_lossy(&said).to_lowercase();
-            assert!(doctor.status.success() && !said.contains("error") && !said.contains("warn"), "{said}");
-        }
+    if has_mcap() {
+        let doctor = mcap(&["doctor", &served.path("a.mcap")]);
+        let said = [doctor.stdout, doctor.stderr].concat();
+        let said = String::from_utf8_lossy(&said).to_lowercase();
+        assert!(doctor.status.success() && !said.contains("error") && !said.contains("warn"), "{said}");
     }
     let mode = std::fs::metadata(served.path("a.mcap")).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "what was said in a group of one user is for that user");
@@ -225,16 +223,14 @@ fn mistakes_are_told_before_anything_is_recorded() {
 /// `message Number { uint64 number = 1; }`, as protobuf describes it to itself: a FileDescriptorSet.
 const NUMBER: &[u8] = b"\n+\n\x0cnumber.proto\"\x13\n\x06Number\x12\t\n\x01n\x18\x01 \x01(\x04b\x06proto3";
 
-/// The reader that most people use.
+/// The reader that most people use: `pip install mcap mcap-protobuf-support`, into the interpreter that `CAUSEWAY_PYTHON` names.
 #[test]
 fn pythons_reader_shows_the_order_of_the_log_and_what_schemas_say() {
     let python = std::env::var("CAUSEWAY_PYTHON").unwrap_or_else(|_| "python3".into());
-    let has = Command::new(&python).args(["-c", "import mcap.reader, lz4, mcap_protobuf.decoder"]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        return skipped(
-            "the Python packages `mcap` and `mcap-protobuf-support` are not installed: `pip install` them, and \
-             CAUSEWAY_PYTHON names the interpreter",
-        );
+    let mut import = Command::new(&python);
+    import.args(["-c", "import mcap.reader, lz4, mcap_protobuf.decoder"]);
+    if !trial_succeeds(&mut import, Cause::Missing("python:mcap")) {
+        return;
     }
     let mut served = Served::new(several());
     std::fs::write(served.path("Number.binpb"), NUMBER).unwrap();

@@ -94,6 +94,64 @@ fn a_file_that_is_no_recording_is_called_that() {
     assert!(code == 3 && why.as_ref().is_err_and(|why| why.contains("/nowhere/at-all")), "{code}: {why:?}");
 }
 
+/// Offset and length of the last record of a kind, by the head of each: kind and length.
+fn last_record(bytes: &[u8], kind: u8) -> (usize, usize) {
+    let (mut at, mut found) = (8, None);
+    while let Some(head) = bytes.get(at..at + 9).filter(|_| at + 8 < bytes.len()) {
+        let length = 9 + u64::from_le_bytes(head[1..].try_into().unwrap()) as usize;
+        if head[0] == kind {
+            found = Some((at, length));
+        }
+        at += length;
+    }
+    found.unwrap()
+}
+
+#[test]
+fn an_index_that_leads_elsewhere_is_damage() {
+    const CHUNK_INDEX: u8 = 8;
+    let folder = temp_dir("recorder");
+    let path = written(&folder, &[message(5, 640, 1), message(6, 704, 1)]);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let (index, _) = last_record(&bytes, CHUNK_INDEX);
+    bytes[index + 9 + 16] ^= 4;
+    std::fs::write(&path, &bytes).unwrap();
+    let (code, why) = verified(&[&path]);
+    let why = why.unwrap_err();
+    assert!(
+        code == 3 && why.contains(&format!("ChunkIndex at byte {index}: chunk_start_offset is ")),
+        "{code}: {why}"
+    );
+    assert!(why.contains("every message can be read") && why.contains("mcap recover"), "{why}");
+}
+
+#[test]
+fn a_recording_that_ends_early_is_told_from_a_damaged_one() {
+    const DATA_END: u8 = 15;
+    let folder = temp_dir("recorder");
+    let path = written(&folder, &[message(5, 640, 1), message(6, 704, 1)]);
+    let bytes = std::fs::read(&path).unwrap();
+    let (data_end, length) = last_record(&bytes, DATA_END);
+    let said = |length: usize| {
+        std::fs::write(&path, &bytes[..length]).unwrap();
+        let output = crate::support::recorder(&["verify", &path]).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (code, text) = said(data_end + 3);
+    assert_eq!((code, text.lines().count()), (1, 3), "{text}");
+    assert!(text.contains(&format!("ends early, in the DataEnd at byte {data_end}: ")), "{text}");
+    assert!(text.contains("has no checksum for the records outside of chunks"), "{text}");
+    let (code, text) = said(data_end + length);
+    assert!(code == 1 && text.contains("Every message is there, and the index is missing"), "{code}: {text}");
+    let (code, text) = said(0);
+    assert!(code == 3 && text.contains("it is empty: nothing was recorded into it"), "{code}: {text}");
+    let (code, text) = said(20);
+    assert!(
+        code == 3 && text.contains("it ends at byte 8, before it says what was recorded"),
+        "{code}: {text}"
+    );
+}
+
 #[test]
 fn a_byte_that_has_changed_is_noticed() {
     let folder = temp_dir("recorder");

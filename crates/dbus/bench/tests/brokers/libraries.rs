@@ -1,11 +1,11 @@
 //! Libraries of D-Bus as clients keep the promises that our own bytes keep, on dbus-daemon and dbus-broker.
 //!
-//! Those in C are built first, next to this program. Tests of software that is not installed are skipped.
+//! Those in C are built first, next to this program. What is not installed is skipped with the reason.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use causeway_testkit::{Cause, find_program, has_program, skipped};
+use causeway_testkit::{Cause, has_program, skipped};
 use libtest_mimic::Trial;
 use weighbridge_dbus_client::brokers::Program;
 use weighbridge_harness::host::Host;
@@ -64,37 +64,21 @@ const PROMISES: &[Promise] = &[
 pub fn trials(host: &'static Host) -> Vec<Trial> {
     build();
     let mut trials = vec![runs::trial(MISSING, || missing(host))];
-    // Without the feature, this program knows no zbus on any machine.
-    let clients = CLIENTS.into_iter().filter(|client| *client != "zbus" || cfg!(feature = "zbus"));
-    for client in clients {
-        for broker in BROKERS.map(Program::file) {
-            let of = Of { broker, client };
+    for program in BROKERS {
+        for client in CLIENTS {
+            let of = Of { broker: program.name(), client };
+            if let Err(why) = runs::prepare(host, &of.case("roundtrip", 1, "free")) {
+                let missing = if program.path().is_none() { program.name() } else { client };
+                let name = format!("{client}/{program}/is_installed");
+                trials.push(runs::trial(name, move || skipped(Cause::Missing(missing), &why)));
+                continue;
+            }
             trials.extend(PROMISES.iter().map(|(name, test)| {
-                runs::trial(format!("{client}/{broker}/{name}"), move || {
-                    if has_program(broker) && has_library(host, of) {
-                        test(host, of);
-                    }
-                })
+                runs::trial(format!("{client}/{}/{name}", program.name()), move || test(host, of))
             }));
         }
     }
     trials
-}
-
-/// Is the library of a client here? Prints the skip of the current test if not.
-fn has_library(host: &Host, of: Of) -> bool {
-    let prepared = runs::prepare(host, &of.case("roundtrip", 1, "free"));
-    if let Err(why) = &prepared {
-        // What builds it, then what it is built from.
-        let tool = ["cc", "pkg-config"].into_iter().find(|tool| find_program(tool).is_none());
-        let package = match of.client {
-            "libdbus" => "libdbus-1-dev",
-            "sd-bus" => "libsystemd-dev",
-            _ => "libglib2.0-dev",
-        };
-        skipped(Cause::Missing(tool.unwrap_or(package)), why);
-    }
-    prepared.is_ok()
 }
 
 /// Builds the libraries in C next to this program, where they are looked for unless another folder is named.
@@ -110,7 +94,7 @@ fn build() {
 
 /// In a process of its own, for which an empty folder is named.
 fn missing(host: &Host) {
-    if !has_program(Program::DbusDaemon.file()) {
+    if !has_program("dbus-daemon") {
         return;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-clients");

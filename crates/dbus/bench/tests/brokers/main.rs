@@ -3,7 +3,7 @@
 //!
 //! The promises are those of `weighbridge-targets`'s own conformance tests, which this program takes as they are.
 
-#![allow(clippy::print_stderr, reason = "a filter that selects nothing is reported there")]
+#![allow(clippy::print_stderr, reason = "a filter without a test is an error")]
 
 mod broker_killed;
 #[path = "../../../../lab/targets/tests/conformance/carrying.rs"]
@@ -33,7 +33,7 @@ use std::time::Duration;
 use causeway_bus::client::native_path;
 use causeway_testkit::{Cause, eventually, proc, skipped};
 use libtest_mimic::Trial;
-use weighbridge_dbus_client::brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_client::brokers::{Broker, Limits, Program};
 use weighbridge_harness::catalogue;
 use weighbridge_harness::contract::{Prepared, Target};
 use weighbridge_harness::coordinator::{
@@ -142,6 +142,12 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     trials.extend(libraries::trials(host));
     for target in weighbridge_dbus_bench::ALL {
         let program = program(target);
+        if program.path().is_none() {
+            let name = format!("{}/{program}/is_installed", target.patterns[0].id);
+            trials
+                .push(runs::trial(name, move || skipped(Cause::Missing(program.name()), program.package())));
+            continue;
+        }
         let turns: Promises = &[("takes_turns_with_a_hub", takes_turns)];
         let (common, own) = match target.patterns[0].id {
             "roundtrip" if program.is_native() => (pairs::PROMISES, OF_MEMBERS),
@@ -153,20 +159,11 @@ fn trials(host: &'static Host) -> Vec<Trial> {
         };
         let left_out = if program == Program::Busd { TOO_SLOW_FOR_BUSD } else { &[] };
         let is_kept = |(name, _): &&(&'static str, _)| !left_out.contains(name);
-        let mut promises: Vec<_> = common.iter().filter(is_kept).chain(own).copied().collect();
-        if program.path().is_none() {
-            for (_, test) in &mut promises {
-                *test = skip_missing;
-            }
-        }
-        trials.extend(runs::trials_of(host, target, Vec::leak(promises)));
+        let kept: Vec<_> = common.iter().filter(is_kept).copied().collect();
+        trials.extend(runs::trials_of(host, target, Vec::leak(kept)));
+        trials.extend(runs::trials_of(host, target, own));
     }
     trials
-}
-
-fn skip_missing(_host: &Host, target: &'static Target) {
-    let program = program(target);
-    skipped(Cause::Missing(program.file()), Error::Missing(program));
 }
 
 fn suites() {

@@ -15,8 +15,8 @@ fn is_listening(address: &str) -> bool {
 fn installed_brokers_answer_and_leave_no_process_and_no_socket() {
     for program in Program::ALL {
         let broker = match Broker::start(program, &Limits::default()) {
-            Err(error @ Error::Missing(_)) => {
-                skipped(Cause::Missing(program.file()), error);
+            Err(Error::Missing(_)) => {
+                skipped(Cause::Missing(program.name()), program.package());
                 continue;
             }
             started => started.unwrap(),

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use causeway_testkit::watchdog::extend_limit;
 use weighbridge_dbus_client::brokers::Program;
 use weighbridge_dbus_exam::{Bus, Outcome, Property, properties};
 
 use crate::link::{self, connect_with_fault};
 use crate::shim::{self, Shim};
-use crate::start;
+use crate::{EXAMINATION, start};
 
 /// An examination waits most of the time, for what must not come: this many are under way at once.
 const AT_ONCE: usize = 4;
@@ -19,6 +20,7 @@ const ATTEMPTS: u32 = 60;
 
 /// Calls `check` for each of `cases`.
 fn for_each<F: Copy + Sync>(cases: &[(F, &str)], check: impl Fn(F, &str) + Sync) {
+    extend_limit(EXAMINATION * cases.len() as u32);
     std::thread::scope(|scope| {
         for part in cases.chunks(cases.len().div_ceil(AT_ONCE)) {
             let check = &check;

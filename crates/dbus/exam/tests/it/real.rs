@@ -1,9 +1,10 @@
 //! Installed brokers answer every question. That they answer it the same way again is seen with `weighbridge dbus exam --rounds 10`.
 
+use causeway_testkit::watchdog::extend_limit;
 use weighbridge_dbus_client::brokers::Program;
 use weighbridge_dbus_exam::{Bus, Outcome, Property, properties};
 
-use crate::start;
+use crate::{EXAMINATION, start};
 
 /// An examination waits most of the time, for what must not come: this many of one broker are under way at once.
 const AT_ONCE: usize = 2;
@@ -28,6 +29,7 @@ fn examine(program: Program, property: &Property) {
 #[test]
 fn installed_brokers_answer_every_question() {
     let all: Vec<&Property> = properties().collect();
+    extend_limit(EXAMINATION * all.len() as u32);
     std::thread::scope(|scope| {
         for program in Program::ALL.into_iter().filter(|program| start(*program).is_some()) {
             for part in all.chunks(all.len().div_ceil(AT_ONCE)) {

@@ -44,11 +44,10 @@ fn plan(capture: &[u8]) -> Plan {
     planner.finish()
 }
 
-/// A broker; prints the skip of the current test if its program is not installed.
 fn start(program: Program) -> Option<Broker> {
     match Broker::start(program, &Limits::default()) {
-        Err(error @ BrokerError::Missing(_)) => {
-            skipped(Cause::Missing(program.file()), error);
+        Err(BrokerError::Missing(_)) => {
+            skipped(Cause::Missing(program.name()), program.package());
             None
         }
         started => Some(started.unwrap()),

@@ -1,7 +1,9 @@
 //! Sessions of a machine whose prices are known: what the explanations say of it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use causeway_testkit::watchdog::extend_limit;
 use weighbridge_analysis::explain::{
     Asked, Change, Count, Direct, Dosed, Fitted, Formula, Group, Measured, Solution, Subject, explain, names,
 };
@@ -210,9 +212,13 @@ fn too_much_left_is_said_and_so_is_too_little() {
     is_near(less.unexplained_ns, -1500.0, 300.0);
 }
 
+/// How much longer a test may take that computes a hundred sessions without optimization.
+const HUNDRED_SESSIONS: Duration = Duration::from_secs(300);
+
 /// Two sessions of one machine with other noise: each price of one lies with that of the other within their joint interval in 95 of 100.
 #[test]
 fn prices_repeat_within_their_joint_intervals() {
+    extend_limit(HUNDRED_SESSIONS);
     let half = |price: &Price| price.ci95.map(|[low, high]| (high - low) / 2.0).unwrap();
     let (mut agreed, mut all) = (0, 0);
     for seed in 0..50 {
@@ -236,6 +242,7 @@ fn prices_repeat_within_their_joint_intervals() {
 /// what is computed from both.
 #[test]
 fn two_hubs_are_as_uncertain_as_their_sets() {
+    extend_limit(HUNDRED_SESSIONS);
     const SESSIONS: u64 = 60;
     let other_hub = hub().with("idle", "busy");
     let mut subjects = subjects(&MECHANISMS);

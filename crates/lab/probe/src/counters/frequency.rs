@@ -115,8 +115,9 @@ fn current_khz(cpus: &Path, cpu: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use causeway_testkit::{Cause, skipped};
+
+    use super::*;
 
     #[test]
     fn a_cpu_at_twice_the_nominal_frequency_is_told_so_and_a_halted_one_is_not() {

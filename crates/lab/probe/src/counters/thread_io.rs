@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn what_a_thread_reads_and_writes_is_counted_to_the_byte_and_the_readings_are_not() {
         let Some(mut counters) = ThreadIoReader::open() else {
-            return skipped(Cause::Kernel("CONFIG_TASK_XACCT"), "");
+            return skipped(Cause::Kernel("CONFIG_TASK_IO_ACCOUNTING"), "");
         };
         let (mut read, mut write) = io::pipe().unwrap();
         let before = counters.read().unwrap();

@@ -188,11 +188,12 @@ fn dropped_in(stats: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use causeway_testkit::{Cause, skipped};
 
+    use super::*;
+
     fn tracefs() -> Option<Tracefs> {
-        Tracefs::open().map_err(|error| skipped(Cause::Kernel("tracefs"), error)).ok()
+        Tracefs::open().inspect_err(|error| skipped(Cause::Kernel("tracefs"), error)).ok()
     }
 
     fn exists(tracefs: &Tracefs, name: &str) -> bool {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use causeway_testkit::{Cause, find_program, skipped};
+use causeway_testkit::watchdog::extend_limit;
+use causeway_testkit::{Cause, PATIENCE as DEADLINE, find_program, skipped};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use weighbridge_record::{CaseId, Line, Reading, Timeline};
@@ -18,7 +19,6 @@ use crate::{common, explain};
 
 /// The widths of a laptop and of a phone.
 const WIDTHS: [u32; 2] = [1300, 400];
-const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Runs before anything else in the page and collects what goes wrong.
 const LISTEN: &str = include_str!("listen.html");
@@ -32,7 +32,6 @@ enum Scheme {
     Light = 1,
 }
 
-/// The browser; prints the skip of the current test if there is none.
 fn chromium() -> Option<PathBuf> {
     let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(find_program);
     if found.is_none() {
@@ -105,6 +104,8 @@ fn run(program: &Path, folder: &Path, scheme: Scheme) -> String {
 
 /// Runs a browser to its end.
 fn finish(command: &mut Command) {
+    // A test looks several times.
+    extend_limit(DEADLINE);
     let mut browser = Browser(command.spawn().unwrap());
     let start = Instant::now();
     while browser.0.try_wait().unwrap().is_none() {

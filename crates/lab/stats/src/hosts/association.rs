@@ -230,6 +230,44 @@ mod tests {
     }
 
     #[test]
+    fn settings_are_compared_by_the_machines_that_share_them() {
+        let of = |letters: &str| letters.chars().map(|letter| letter == 'x').collect::<Vec<_>>();
+        for (one, other, expected) in [
+            ("xx..x.", "x...xx", 1.0 / 3.0),
+            ("xx..", "xx..", 1.0),
+            ("xx..", "..xx", -1.0),
+            ("xx..", "xxxx", 0.0),
+            ("x...", "xx..", 2.0 / 12.0_f64.sqrt()),
+        ] {
+            assert!((phi(&of(one), &of(other)) - expected).abs() < 1e-12, "{one} {other}");
+        }
+        assert_eq!(smaller_side(&of("x..x.")), (1.0, vec![0, 3]));
+        assert_eq!(smaller_side(&of("xx.x.")), (-1.0, vec![2, 4]));
+        assert_eq!(smaller_side(&of("x.")), (1.0, vec![0]));
+        assert_eq!(strata(&[2, 0, 2, 0, 1, 0]), [vec![1, 3, 5], vec![0, 2]]);
+        let both = [vec![0, 1, 2, 3], vec![4, 5, 6]];
+        assert!(!is_told(&of("xx..x.."), &both));
+    }
+
+    /// Ranks of five known machines, of which two have the setting: by all ten ways to choose two.
+    #[test]
+    fn the_spread_of_a_score_is_that_of_all_exchanges() {
+        let values = [3.0, 1.0, 7.0, 5.0, 9.0];
+        let strata = [vec![0, 1, 2, 3, 4]];
+        let scores = Scores::of(&values, &strata);
+        assert!(scores.of_host.iter().zip([-0.2, -0.4, 0.2, 0.0, 0.4]).all(|(a, b)| (a - b).abs() < 1e-12));
+        let sums: Vec<f64> = (0..5)
+            .flat_map(|i| (i + 1..5).map(move |j| (i, j)))
+            .map(|(i, j)| scores.of_host[i] + scores.of_host[j])
+            .collect();
+        let variance = sums.iter().map(|sum| sum * sum).sum::<f64>() / sums.len() as f64;
+        let spread = scores.spread(&[true, false, false, true, false], &strata);
+        assert!((spread - variance.sqrt()).abs() < 1e-12, "{spread}");
+        let missing = Scores::of(&[3.0, f64::NAN, 7.0], &[vec![0, 1, 2]]);
+        assert_eq!((missing.of_host, missing.squares), (vec![-0.25, 0.0, 0.25], vec![0.125]));
+    }
+
+    #[test]
     fn what_only_a_class_has_is_not_compared() {
         let classes: Vec<usize> = (0..60).map(|host| host / 30).collect();
         let of_class = classes.iter().map(|class| *class == 1).collect();

@@ -125,6 +125,17 @@ mod tests {
     }
 
     #[test]
+    fn the_tail_of_poisson_is_counted_and_not_lost_far_out() {
+        let close =
+            |count, mean, expected: f64| (poisson_at_least(count, mean) / expected - 1.0).abs() < 1e-12;
+        assert!(close(0, 2.0, 1.0) && close(1, 2.0, 1.0 - (-2.0_f64).exp()));
+        assert!(close(3, 2.0, 1.0 - 5.0 * (-2.0_f64).exp()));
+        // Of a mean of a half the first term is all that counts: e^-½ / 2^20 / 20!.
+        let term = (-0.5_f64).exp() / 2.0_f64.powi(20) / (1..=20).map(f64::from).product::<f64>();
+        assert!(close(20, 0.5, term), "{}", poisson_at_least(20, 0.5));
+    }
+
+    #[test]
     fn scattered_splits_are_no_event() {
         let splits: Vec<Split> = (0..20).map(|day| Split { day, change: 0.1 }).collect();
         assert_eq!(events(&splits, 20, 0.05), []);

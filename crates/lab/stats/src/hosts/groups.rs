@@ -108,6 +108,26 @@ mod tests {
         }
     }
 
+    /// Computed apart from this program, with an integral of Student's density.
+    #[test]
+    fn the_difference_of_two_groups_is_that_of_welch() {
+        let found = welch(&[1.0, 2.0, 4.0, 7.0], &[3.0, 5.0, 6.0, 9.0, 12.0]).unwrap();
+        let close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-9;
+        assert!(close(found.log_ratio, 3.5) && close(found.error, 2.061_552_812_808_830_3), "{found:?}");
+        assert!(
+            close(found.freedom, 6.991_935_483_870_969) && close(found.p(), 0.133_413_913_360_194_79),
+            "{found:?}"
+        );
+        let interval = found.interval(0.95);
+        assert!(close(interval.low, 0.252_602_591_016_684_03) && close(interval.high, 4_341.337_727_434_583));
+        assert!(close(found.beyond(1.0), 0.165_020_850_599_228), "{}", found.beyond(1.0));
+        assert_eq!(found.beyond(3.5), 1.0);
+        let pairs = paired(&[1.0, 2.0, 4.0, 7.0]).unwrap();
+        assert!(close(pairs.log_ratio, 3.5) && close(pairs.error, 1.75_f64.sqrt()) && pairs.freedom == 3.0);
+        let equal = welch(&[1.0, 1.0], &[2.0, 2.0]).unwrap();
+        assert_eq!((equal.beyond(0.5), equal.p(), equal.freedom), (0.0, 0.0, 2.0));
+    }
+
     #[test]
     fn one_machine_a_side_says_nothing_and_equal_ones_are_equal() {
         assert_eq!(welch(&[1.0], &[1.0, 2.0]), None);

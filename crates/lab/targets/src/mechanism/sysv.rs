@@ -87,10 +87,11 @@ pub(crate) fn cleanup<K: Kind>() {
 
 #[cfg(test)]
 mod tests {
+    use causeway_testkit::{Cause, skipped};
+
     use super::*;
     use crate::mechanism::msg_sysv::Queues;
     use crate::signal::sem_sysv::Sets;
-    use causeway_testkit::{Cause, skipped};
 
     fn exists<K: Kind>(id: i32) -> bool {
         let table = fs::read_to_string(K::TABLE).unwrap();
@@ -99,7 +100,7 @@ mod tests {
 
     fn leaves_nothing<K: Kind>() {
         let ours = match Object::<K>::make() {
-            Err(error) => return skipped(Cause::Kernel("System V IPC"), error),
+            Err(error) => return skipped(Cause::Kernel("CONFIG_SYSVIPC"), error),
             Ok(ours) => ours,
         };
         let mut child = std::process::Command::new("/bin/true").spawn().unwrap();

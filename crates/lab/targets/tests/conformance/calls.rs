@@ -15,7 +15,7 @@ pub const TESTS: &[crate::Test] = &[
     ("roles_that_are_threads_are_not_told_apart", threads),
 ];
 
-/// `None` and the skip of the current test where the case or tracing is not possible here.
+/// `None`, with the skip printed, where the case or tracing is not possible here.
 fn count(host: &Host, id: &str) -> Option<Counted> {
     let case = prepare_or_skip(host, &id.parse().unwrap())?;
     let interrupt = Interrupt::install().unwrap();

@@ -5,7 +5,7 @@ use weighbridge_harness::host::Host;
 use weighbridge_harness::planner::Timing;
 use weighbridge_record::CaseId;
 
-use crate::runs::{SHORT, anywhere_or_skip, everywhere, measure, measured, prepare, skip};
+use crate::runs::{SHORT, anywhere, everywhere, measure, measured, prepare, skip};
 
 const SIZES: [u64; 7] = [0, 1, 7, 4096, 65_536, 1 << 20, 4 << 20];
 
@@ -25,20 +25,15 @@ pub fn every_size(host: &Host, target: &'static Target) {
 fn measure_or_refuse(host: &Host, target: &Target, id: &CaseId) {
     match prepare(host, id) {
         Ok(case) => drop(measure(host, &case, SHORT)),
-        Err(why) => check_refusal(id, target, &why),
+        Err(why) if why.contains("io_uring") => skip(host, id, &why),
+        Err(why) => check_refusal(host, id, target, &why),
     }
 }
 
 /// What may be refused at all, and in which words.
-fn check_refusal(id: &CaseId, target: &Target, why: &str) {
-    if why.contains("spinning on one CPU") {
-        return;
-    }
-    if ["needs two CPUs", "needs to pin threads", "io_uring is not available"]
-        .iter()
-        .any(|words| why.contains(words))
-    {
-        return skip(id, why);
+fn check_refusal(host: &Host, id: &CaseId, target: &Target, why: &str) {
+    if why.contains("two CPUs") || why.contains("spinning on one CPU") {
+        return skip(host, id, why);
     }
     if id.payload_bytes == 0 && target.caps.has(Caps::NEVER_EMPTY) {
         assert!(why.contains("cannot carry an empty message; the smallest is 1 byte"), "{id}: {why}");
@@ -87,7 +82,7 @@ fn odd_size(host: &Host, target: &Target, placement: &str) -> u64 {
 
 /// A full message one way and an empty one back (one byte on a stream), and payloads touched in part.
 pub fn directions_and_touches(host: &Host, target: &'static Target) {
-    let Some(placement) = anywhere_or_skip(target, host) else { return };
+    let Some(placement) = anywhere(target, host) else { return };
     let size = odd_size(host, target, placement);
     let roundtrip = CaseId::new("roundtrip", target.id, size, placement);
     let stream = CaseId::new("stream", target.id, size, placement);
@@ -110,7 +105,7 @@ const WARM: Timing = Timing { sample_ns: 2_000_000, samples: 5, least_samples: 5
 
 /// A page that is touched anew for each message, or each fourth, would show.
 pub fn no_faults_when_warm(host: &Host, target: &'static Target) {
-    let Some(placement) = anywhere_or_skip(target, host) else { return };
+    let Some(placement) = anywhere(target, host) else { return };
     let id = CaseId::new("roundtrip", target.id, 4096, placement);
     let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
     for role in &measured.roles {
@@ -126,7 +121,7 @@ pub fn no_faults_when_warm(host: &Host, target: &'static Target) {
 /// What a stream's receiver copies to fresh memory costs it a fault for each page, and to warm memory none; what came from a
 /// working set is compared by the receiver itself.
 pub fn fresh_memory_faults_and_warm_does_not(host: &Host, target: &'static Target) {
-    let Some(placement) = anywhere_or_skip(target, host) else { return };
+    let Some(placement) = anywhere(target, host) else { return };
     let stream = |pages| CaseId::new("stream", target.id, pages * 4096, placement);
     let message_pages = if prepare(host, &stream(2)).is_ok() { 2 } else { 1 };
     for (working_set, memory) in [("default", "fresh"), ("300000", "fresh"), ("300000", "warm")] {
@@ -154,7 +149,7 @@ pub fn to_itself(host: &Host, target: &'static Target) {
                 assert!(switches < 0.01, "{id}: {switches} voluntary switches");
             }
             Err(why) if why.contains("has no `self`: ") => {}
-            Err(why) => check_refusal(&id, target, &why),
+            Err(why) => check_refusal(host, &id, target, &why),
         }
     }
     let refused = |id: &CaseId| prepare(host, id).unwrap_err();

@@ -64,8 +64,6 @@ pub fn too_short(host: &Host) {
     let outcome = run(host, &case, SHORT);
     let Outcome::Failed { step, why } = outcome else { panic!("{outcome:?}") };
     assert!(step == "batches" && why.contains("leave out time=each"), "{step}: {why}");
-    // The clock of a guest may count instructions.
-    assert!(!why.contains(" ns"), "a unit of time: {why}");
 }
 
 /// Without being asked: of a megabyte each round trip is timed, of a byte on one CPU none is.

@@ -11,9 +11,7 @@ use weighbridge_harness::planner::Timing;
 use weighbridge_harness::shared::{Shared, Step};
 use weighbridge_record::CaseId;
 
-use crate::runs::{
-    SHORT, Watched, anywhere_or_skip, beside, prepare, prepare_or_skip, run, run_within, send, with,
-};
+use crate::runs::{SHORT, Watched, anywhere, beside, prepare, prepare_or_skip, run, run_within, send, with};
 
 /// Long enough to be caught in it.
 const LONG: Timing = Timing { sample_ns: 2_000_000, samples: 50, least_samples: 50, run_ns: 100_000_000 };
@@ -45,7 +43,7 @@ fn fail_meddled(
 }
 
 fn roundtrip(host: &Host, target: &Target) -> Option<Prepared> {
-    let placement = anywhere_or_skip(target, host)?;
+    let placement = anywhere(target, host)?;
     Some(prepare(host, &CaseId::new("roundtrip", target.id, 64, placement)).unwrap())
 }
 

@@ -4,7 +4,7 @@
 //! it is started as one. Tests run one after the other in the main thread, because they count what this process holds, and because
 //! peers end with the thread that started them. A filter selects: `mechanism/pipe/`, `fan-out/`, `duet/`, `defects/`.
 
-#![allow(clippy::print_stderr, reason = "a filter that selects nothing is reported there")]
+#![allow(clippy::print_stderr, reason = "a filter without a test is an error")]
 
 mod all_to_all;
 mod calls;

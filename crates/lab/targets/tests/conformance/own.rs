@@ -2,9 +2,10 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use causeway_testkit::{TempDir, find_program, has_program, temp_dir};
+use causeway_testkit::{Cause, TempDir, find_program, skipped};
 use libtest_mimic::Trial;
 use weighbridge_harness::catalogue;
+use weighbridge_harness::contract::Target;
 use weighbridge_harness::host::Host;
 use weighbridge_harness::peer;
 use weighbridge_targets::own;
@@ -29,10 +30,10 @@ pub fn begin() -> Result<Option<TempDir>, ExitCode> {
 }
 
 fn load() -> Option<TempDir> {
-    let compiler = find_program("cc")?;
-    let folder = temp_dir("own");
+    find_program("cc")?;
+    let folder = causeway_testkit::temp_dir("own");
     let object = folder.path().join("libdoorbell.so");
-    let mut cc = Command::new(compiler);
+    let mut cc = Command::new("cc");
     cc.args(["-O2", "-shared", "-fPIC", SOURCE, "-o"]).arg(&object).stdin(Stdio::null());
     assert!(cc.status().unwrap().success(), "{SOURCE} is not compiled");
     own::load(&[object]).unwrap();
@@ -40,11 +41,9 @@ fn load() -> Option<TempDir> {
 }
 
 pub fn trials(host: &'static Host) -> Vec<Trial> {
-    if let Some(target) = catalogue::all().find(|target| target.id == "doorbell") {
-        return runs::trials_of(host, target, pairs::PROMISES).collect();
+    if find_program("cc").is_none() {
+        return vec![runs::trial("mechanism/doorbell/is_compiled", || skipped(Cause::Missing("cc"), ""))];
     }
-    let skip = || {
-        has_program("cc");
-    };
-    pairs::PROMISES.iter().map(|(name, _)| runs::trial(format!("mechanism/doorbell/{name}"), skip)).collect()
+    let mine = catalogue::all().filter(|target| target.id == "doorbell");
+    mine.flat_map(|target: &'static Target| runs::trials_of(host, target, pairs::PROMISES)).collect()
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use causeway_testkit::{Cause, skipped, watchdog};
+use causeway_testkit::watchdog::Test;
+use causeway_testkit::{Cause, skipped};
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_harness::catalogue::{self, Refusal};
@@ -91,16 +92,49 @@ pub fn named(host: &'static Host, group: &str, tests: Named) -> impl Iterator<It
 pub fn watched(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> Trial {
     let name = name.into();
     Trial::test(name.clone(), move || {
-        let _test = watchdog::Test::start(env!("CARGO_PKG_NAME"), "", &name);
-        test();
+        let _test = Test::start(env!("CARGO_PKG_NAME"), "", &name);
+        // Roles would have it as well, and no case would be what it says.
+        match causeway_os::sched::nice().unwrap() {
+            0 => test(),
+            nice => skipped(Cause::Setting("nice=0"), format!("this program runs with nice {nice}")),
+        }
         Ok(())
     })
 }
 
-/// The same, after which nothing is left.
+/// A test after which nothing is left.
 pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> Trial {
-    // The watchdog's thread runs before threads are counted.
-    watched(name, move || leaving_nothing(test))
+    watched(name, || leaving_nothing(test))
+}
+
+const TWO_CPUS: Cause = Cause::Hardware("two CPUs");
+
+/// Why a case may be refused: what the machine lacks, and `None` where every machine refuses it.
+const REFUSALS: &[(&str, Option<Cause>)] = &[
+    ("has no `self`", None),
+    ("no other role to hand", None),
+    // A role that spins needs a CPU of its own, and every machine refuses it on one.
+    ("spin", Some(TWO_CPUS)),
+    ("needs two CPUs", Some(TWO_CPUS)),
+    ("io_uring", Some(Cause::Kernel("io_uring"))),
+    ("CONFIG_SYSVIPC", Some(Cause::Kernel("CONFIG_SYSVIPC"))),
+    ("CONFIG_POSIX_MQUEUE", Some(Cause::Kernel("CONFIG_POSIX_MQUEUE"))),
+    ("it needs networks of its own", Some(Cause::Rights("namespaces"))),
+    ("no network here can forward", Some(Cause::Rights("namespaces"))),
+    ("NETLINK_USERSOCK", Some(Cause::Rights("root"))),
+    ("RLIMIT_NOFILE", Some(Cause::Rights("open files"))),
+    ("not an x86-64", Some(Cause::Hardware("x86-64"))),
+    ("is not installed here", Some(Cause::Missing("an allocator"))),
+];
+
+/// Prints that this machine has no place for a case, unless no machine has.
+pub fn skip(host: &Host, id: &CaseId, why: &str) {
+    let known = REFUSALS.iter().find(|(words, _)| why.contains(words)).map(|(_, cause)| *cause);
+    match known.unwrap_or(Some(Cause::Kernel("a mechanism"))) {
+        Some(TWO_CPUS) if host.topology.cpus.len() > 1 => {}
+        Some(cause) => skipped(cause, format!("{id}: {why}")),
+        None => {}
+    }
 }
 
 /// Prepares a case that exists, or says why the machine has no place for it.
@@ -111,44 +145,9 @@ pub fn prepare(host: &Host, id: &CaseId) -> Result<Prepared, String> {
     })
 }
 
-/// The same; `None` and the skip of the current test where the machine has no place for it.
+/// The same; `None`, with the skip printed, where the machine has no place for it.
 pub fn prepare_or_skip(host: &Host, id: &CaseId) -> Option<Prepared> {
-    prepare(host, id).inspect_err(|why| skip(id, why)).ok()
-}
-
-/// What a machine lacks that refuses a case in these words.
-const LACKING: &[(&str, Cause)] = &[
-    ("needs two CPUs", Cause::Hardware("two CPUs")),
-    ("no other role to hand an object to", Cause::Hardware("two CPUs")),
-    ("roles that spin on", Cause::Hardware("a CPU for each role")),
-    ("not an x86-64", Cause::Hardware("x86-64")),
-    ("not known for this processor", Cause::Hardware("x86-64")),
-    ("MemAvailable", Cause::Hardware("memory")),
-    ("needs to pin threads", Cause::Rights("pinning")),
-    ("needs networks of its own", Cause::Rights("namespaces")),
-    ("RLIMIT_NOFILE", Cause::Rights("open files")),
-    ("RLIMIT_MSGQUEUE", Cause::Rights("message queues")),
-    ("no /bin/true here", Cause::Missing("coreutils")),
-    ("io_uring is not available", Cause::Kernel("io_uring")),
-    ("CONFIG_SYSVIPC", Cause::Kernel("System V IPC")),
-    ("CONFIG_POSIX_MQUEUE", Cause::Kernel("POSIX message queues")),
-    ("net.core.wmem_default", Cause::Kernel("net.core.wmem_default")),
-    ("mounted read-only", Cause::Kernel("writable /proc/sys")),
-    ("multicast does not work", Cause::Kernel("multicast on loopback")),
-    ("CAP_NET_ADMIN", Cause::Rights("root")),
-    ("/dev/shm", Cause::Kernel("/dev/shm")),
-];
-
-/// Prints what the machine lacks for a refused case. A case that every machine refuses is not a skip.
-pub fn skip(id: &CaseId, why: &str) {
-    const EVERYWHERE: [&str; 2] = ["spinning on one CPU", "pages for each receiver are more than"];
-    let is_of_placement = id.placement != "free" && why.contains("roles that spin on");
-    if is_of_placement || EVERYWHERE.iter().any(|words| why.contains(words)) {
-        return;
-    }
-    let lacking = LACKING.iter().find(|(words, _)| why.contains(words));
-    let (_, cause) = lacking.unwrap_or_else(|| panic!("{id} is refused for an unknown reason: {why}"));
-    skipped(*cause, format!("{id}: {why}"));
+    prepare(host, id).inspect_err(|why| skip(host, id, why)).ok()
 }
 
 /// The case with these axes set as well.
@@ -201,7 +200,7 @@ pub fn measured(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     measured
 }
 
-/// The same; `None` and the skip of the current test where the machine has no place for the case.
+/// The same; `None`, with the skip printed, where the machine has no place for the case.
 pub fn measured_or_skip(host: &Host, id: &str, timing: Timing) -> Option<(Prepared, Measured)> {
     let case = prepare_or_skip(host, &id.parse().unwrap())?;
     let measured = measured(host, &case, timing);
@@ -307,15 +306,13 @@ pub fn everywhere(target: &Target, payload_bytes: u64) -> Vec<CaseId> {
     PATTERNS.map(of).concat()
 }
 
-/// Where a mechanism is measured when one place is enough: on one CPU, unless it spins. `None` and the skip of the current test where
-/// the machine has no place for it.
-pub fn anywhere_or_skip(target: &Target, host: &Host) -> Option<&'static str> {
-    let case = |placement: &str| CaseId::new("roundtrip", target.id, 1, placement);
-    let [one, two] = PLACEMENTS;
-    match prepare(host, &case(one)) {
-        Ok(_) => Some(one),
-        Err(_) => prepare_or_skip(host, &case(two)).map(|_| two),
+/// Where a mechanism is measured when one place is enough: on one CPU, unless it spins. `None`, with the skip printed, where it has no place.
+pub fn anywhere(target: &Target, host: &Host) -> Option<&'static str> {
+    let [first, second] = PLACEMENTS.map(|place| (place, CaseId::new("roundtrip", target.id, 1, place)));
+    if prepare(host, &first.1).is_ok() {
+        return Some(first.0);
     }
+    prepare_or_skip(host, &second.1).map(|_| second.0)
 }
 
 /// What this process holds, and what of ours has a name.

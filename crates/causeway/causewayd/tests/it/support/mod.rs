@@ -33,7 +33,7 @@ pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
 pub use causeway_testkit::{
     Cause, ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually,
     eventually_seen, eventually_some, has_program, has_ptrace, is_root, proc, setting, skipped,
-    stop_for_tracer, temp_dir,
+    stop_for_tracer, temp_dir, trial_succeeds,
 };
 
 pub const PATH: &str = "/com/example";

@@ -7,9 +7,12 @@
 #![allow(unsafe_code)]
 
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-pub use causeway_testkit::{Running, TempDir, eventually, eventually_seen, skipped, temp_dir};
+pub use causeway_testkit::{
+    Cause, Running, TempDir, eventually, eventually_seen, has_program, skipped, temp_dir, trial_succeeds,
+};
 
 /// A command that is killed when the test that starts it ends, however it ends. With pipes to all three streams.
 pub fn tied(program: &str) -> Command {
@@ -26,6 +29,19 @@ pub fn causeway(arguments: &[&str]) -> Command {
     let mut command = tied(env!("CARGO_BIN_EXE_causeway"));
     command.args(arguments);
     command
+}
+
+/// causewayd, where it was built; `None`, with the skip printed, where not.
+pub fn causewayd() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_BIN_EXE_causeway")).with_file_name("causewayd");
+    let found = path.exists().then_some(path);
+    if found.is_none() {
+        skipped(
+            Cause::Missing("causewayd"),
+            "`cargo build -p causewayd` puts it next to the program that is tested",
+        );
+    }
+    found
 }
 
 /// What a program has printed that must have succeeded.

@@ -6,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use causeway::{Group, GroupOptions, TryPublishError};
 use causeway_bus::AuthorityOptions;
-use causeway_testkit::Running;
-pub use causeway_testkit::{TempDir, eventually, skipped, temp_dir};
+use causeway_testkit::{Running, has_program};
+pub use causeway_testkit::{TempDir, eventually, temp_dir};
 use mcap::records::{Channel, Record};
 use mcap::sans_io::linear_reader::{LinearReadEvent, LinearReader, LinearReaderOptions};
 use serde_json::Value;
@@ -102,10 +102,18 @@ pub fn verified(files: &[&str]) -> (i32, Result<Value, String>) {
     (status.code().unwrap(), counts)
 }
 
-/// A command of the program `mcap`, which others wrote: CAUSEWAY_MCAP, or that on the path.
-pub fn mcap(arguments: &[&str]) -> Option<Output> {
-    let program = std::env::var_os("CAUSEWAY_MCAP").unwrap_or_else(|| "mcap".into());
-    Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()
+/// The program `mcap`, which others wrote: CAUSEWAY_MCAP, or that on the path.
+const MCAP: &str = "CAUSEWAY_MCAP";
+
+/// Whether the program `mcap` is there; prints the skip of the test if not.
+pub fn has_mcap() -> bool {
+    std::env::var_os(MCAP).is_some() || has_program("mcap")
+}
+
+/// A command of it.
+pub fn mcap(arguments: &[&str]) -> Output {
+    let program = std::env::var_os(MCAP).unwrap_or_else(|| "mcap".into());
+    Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 /// A message as it is in a file.
