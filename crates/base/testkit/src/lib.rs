@@ -39,7 +39,9 @@ mod traced;
 pub mod watchdog;
 
 use std::fmt::Debug;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 pub use causeway_testkit_macros::test;
 pub use fastrand::Rng;
@@ -92,15 +94,38 @@ pub fn eventually_seen<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_it:
 }
 
 /// An empty folder for temporary files, removed when dropped, whose path is short enough for a socket. `name` tells whose.
+///
+/// # Panics
+/// There is no such folder, or no space in it: processes of a test would fail there, and others would wait for them.
+#[track_caller]
 pub fn temp_dir(name: &str) -> TempDir {
-    let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir();
-    folder.unwrap_or_else(|error| panic!("no temporary folder: {error}; set TMPDIR to a folder with space"))
+    or_no_space(tempfile::Builder::new().prefix(&format!("{name}-")).tempdir().and_then(|folder| {
+        let file = folder.path().join("space");
+        fs::write(&file, "x")?;
+        fs::remove_file(file)?;
+        Ok(folder)
+    }))
 }
 
 /// An empty temporary file, removed when dropped.
+///
+/// # Panics
+/// As [`temp_dir`].
+#[track_caller]
 pub fn temp_file() -> NamedTempFile {
-    NamedTempFile::new()
-        .unwrap_or_else(|error| panic!("no temporary file: {error}; set TMPDIR to a folder with space"))
+    or_no_space(NamedTempFile::new().and_then(|file| {
+        file.as_file().write_all_at(b"x", 0)?;
+        file.as_file().set_len(0)?;
+        Ok(file)
+    }))
+}
+
+#[track_caller]
+fn or_no_space<T>(made: io::Result<T>) -> T {
+    let place = std::env::temp_dir();
+    made.unwrap_or_else(|error| {
+        panic!("no temporary files in {place:?}: {error}; set TMPDIR to a folder with space")
+    })
 }
 
 #[cfg(test)]

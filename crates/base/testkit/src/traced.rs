@@ -143,21 +143,20 @@ impl Traced {
 
     /// The next stop or the end, which the alarm of the operation brings about if nothing else does.
     fn wait(&self) -> WaitStatus {
-        let status = self.seen(waitpid(self.thread, Some(WaitPidFlag::__WALL)));
-        self.assert_in_time();
-        status
+        self.seen(waitpid(self.thread, Some(WaitPidFlag::__WALL)))
     }
 
     /// A stop or the end, if there is one by now.
     fn look(&self) -> WaitStatus {
-        let status = self.seen(waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)));
-        self.assert_in_time();
-        status
+        self.seen(waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)))
     }
 
     fn seen(&self, status: nix::Result<WaitStatus>) -> WaitStatus {
         let status = self.done("waitpid", status);
-        self.gone.set(matches!(status, WaitStatus::Exited(..) | WaitStatus::Signaled(..)));
+        if matches!(status, WaitStatus::Exited(..) | WaitStatus::Signaled(..)) {
+            self.gone.set(true);
+            self.assert_in_time();
+        }
         status
     }
 

@@ -11,12 +11,13 @@ use causeway::{
     Error, Group, GroupOptions, OwnedMessage, Publisher, Received, Refusal, SubscribeOptions, Subscriber,
     TryPublishError, TryRecvError,
 };
-pub use causeway_testkit::{PATIENCE as LONG, Peer, Rng, Role, eventually, eventually_seen, setting};
-use tempfile::TempDir;
+pub use causeway_testkit::{
+    PATIENCE as LONG, Peer, Rng, Role, TempDir, eventually, eventually_seen, setting, temp_dir,
+};
 
 /// A folder, and a path in it for a socket.
 pub fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temp_dir("causeway");
     let socket = folder.path().join("group");
     (folder, socket)
 }
