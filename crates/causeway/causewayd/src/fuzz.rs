@@ -9,7 +9,7 @@ use causeway_testkit::{fuzz, temp_dir};
 use crate::config::Config;
 use crate::config_file;
 use crate::policy::Passing;
-use crate::service_file::{Service, parse};
+use crate::service_file::{Service, parse, words as words_of_exec};
 
 const CONFIGURATION: &[&str] = &[
     "<busconfig>",
@@ -123,16 +123,24 @@ fn policy_is_understood_or_refused_and_its_last_rules_decide() {
     });
 }
 
-/// A file of a service that says the same.
-fn file_of(name: &str, Service { command, user, unit }: &Service) -> String {
-    let words: Vec<String> =
-        command.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
-    let mut text = format!("[D-BUS Service]\nName={name}\nExec={}\n", words.join(" "));
+/// The value in the form in which a key file has it.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', r"\\")
+        .replace(' ', r"\s")
+        .replace('\t', r"\t")
+        .replace('\n', r"\n")
+        .replace('\r', r"\r")
+}
+
+/// The text of a service file with this content.
+fn file_of(name: &str, Service { exec, user, unit }: &Service) -> String {
+    let mut text = format!("[D-BUS Service]\nName={name}\nExec={}\n", escaped(exec));
     if let Some((user, _)) = user {
-        text.push_str(&format!("User={user}\n"));
+        text.push_str(&format!("User={}\n", escaped(user)));
     }
     if let Some(unit) = unit {
-        text.push_str(&format!("SystemdService={unit}\n"));
+        text.push_str(&format!("SystemdService={}\n", escaped(unit)));
     }
     text
 }
@@ -164,14 +172,14 @@ fn service_file_is_understood_or_refused_and_says_the_same_when_rewritten() {
         match parse(text) {
             Ok((name, service)) => {
                 assert!(names::is_well_known(&name), "{name}");
-                assert!(service.command.first().is_some_and(|program| !program.is_empty()));
                 let rewritten = file_of(&name, &service);
                 assert_eq!(parse(&rewritten), Ok((name, service.clone())), "{rewritten}");
-                Ok((None, service.command.len(), service.user.is_some(), service.unit.is_some()))
+                let words = words_of_exec(&service.exec).map(|words| words.len());
+                Ok((None, words, service.user.is_some(), service.unit.is_some()))
             }
             Err(why) => {
                 assert!(!why.is_empty() && why.len() < 100 + input.len(), "{why}");
-                Ok((why.split('`').next().map(String::from), 0, false, false))
+                Ok((why.split('`').next().map(String::from), None, false, false))
             }
         }
     });

@@ -394,15 +394,16 @@ mod tests {
         let policy = Policy {
             default: vec![own(true, "a.all"), own(true, "a.group")],
             groups: vec![(5, vec![own(false, "a.group"), own(true, "a.user")])],
-            users: vec![(7, vec![own(false, "a.user"), own(true, "a.never")])],
+            users: vec![(7, vec![own(false, "a.user"), own(true, "a.console"), own(true, "a.never")])],
+            at_no_console: vec![own(false, "a.console"), own(true, "a.never")],
             mandatory: vec![own(false, "a.never")],
             is_open: false,
         };
-        let names = ["a.all", "a.group", "a.user", "a.never", "a.unknown"];
+        let names = ["a.all", "a.group", "a.user", "a.console", "a.never", "a.unknown"];
         for (uid, groups, may) in [
-            (1, &[][..], [true, true, false, false, false]),
-            (1, &[4, 5], [true, false, true, false, false]),
-            (7, &[5], [true, false, false, false, false]),
+            (1, &[][..], [true, true, false, false, false, false]),
+            (1, &[4, 5], [true, false, true, false, false, false]),
+            (7, &[5], [true, false, false, false, false, false]),
         ] {
             let rules = policy.rules_for(uid, groups);
             assert_eq!(names.map(|name| rules.may_own(name)), may, "user {uid} of {groups:?}");

@@ -225,7 +225,7 @@ fn kind(word: &str) -> Result<Option<Kind>, String> {
     }
 }
 
-/// Refusals: `tests/it/configuration.rs`.
+/// Refusals: `tests/it/compared/configuration.rs`.
 #[cfg(test)]
 mod tests {
     use roxmltree::Document;
@@ -239,7 +239,8 @@ mod tests {
         let text = format!("<busconfig>{policies}</busconfig>");
         let (document, mut config) = (Document::parse(&text).unwrap(), Config::default());
         for node in document.root_element().children() {
-            add(&mut config, node).unwrap_or_else(|why| panic!("{policies}: {why}"));
+            add(&mut config, node, Path::new("test.conf"))
+                .unwrap_or_else(|(_, why)| panic!("{policies}: {why}"));
         }
         config
     }

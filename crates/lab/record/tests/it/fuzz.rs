@@ -63,7 +63,7 @@ fn record_is_read_line_by_line_and_written_as_the_same() {
         let broken = laws::audit(&mut reading);
         reading.lines.iter().for_each(|line| _ = rewritten(line));
         let cases = outcomes(&reading, &[]);
-        let mut earlier = Earlier::default();
+        let mut earlier = Earlier::none();
         earlier.add(&reading.lines);
         let _ = (coverage(&[&reading.lines]), history::series(&[&reading.lines, &reading.lines]));
         let _ = derive::series_medians(runs_of(&reading.lines));
@@ -114,11 +114,17 @@ fn check_problem(problem: &Problem, text: &str) {
 #[test]
 fn output_of_a_tool_becomes_a_record_or_is_refused_with_its_line() {
     fuzz::run(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/output"), OUTPUT, |input| {
-        let Ok(text) = str::from_utf8(input) else { return Vec::new() };
         let mut results = Vec::new();
         // Criterion's files are known by their names.
         for path in ["x", "a/new/sample.json", "a/new/estimates.json", "raw.csv"] {
-            let input = Input { path: Path::new(path), text };
+            let input = match Input::new(Path::new(path), input) {
+                Ok(input) => input,
+                Err(problem) => {
+                    assert!(!problem.why.is_empty());
+                    break;
+                }
+            };
+            let text = input.text;
             let foreign = match read_foreign(input) {
                 Ok(foreign) => foreign,
                 Err(problem) => {
@@ -127,22 +133,31 @@ fn output_of_a_tool_becomes_a_record_or_is_refused_with_its_line() {
                     continue;
                 }
             };
-            foreign.problems.iter().for_each(|problem| check_problem(problem, text));
-            assert!(!foreign.cases.is_empty());
-            for case in &foreign.cases {
-                assert!(case.failed.is_some() || !case.runs.is_empty(), "{case:?}");
-                let mut samples = case.runs.iter().flat_map(|run| &run.samples);
-                assert!(samples.all(|sample| *sample > 0.0 && sample.is_finite()), "{case:?}");
-                assert!(case.runs.iter().all(|run| !run.samples.is_empty()), "{case:?}");
+            for problem in foreign.problems.iter().chain(&foreign.skipped) {
+                check_problem(problem, text);
             }
             let mut import = Import::default();
-            assert_eq!(import.add(input).as_ref(), Ok(&foreign.problems));
-            let record = import.lines(&About::default());
+            let added = import.add(input);
+            assert_eq!(added.entries, foreign.entries);
+            assert!(added.skipped.len() >= foreign.skipped.len());
+            if import.is_empty() {
+                assert!(!added.problems.is_empty());
+                continue;
+            }
+            let record: Vec<Line> = import.into_lines(&About::default()).collect();
+            let mut runs = 0;
+            for line in &record {
+                if let Line::Run(run) = line {
+                    runs += 1;
+                    let is_positive = run.samples.iter().all(|sample| *sample > 0.0 && sample.is_finite());
+                    assert!(is_positive && !run.samples.is_empty(), "{run:?}");
+                }
+            }
             let file: Vec<u8> =
                 record.iter().flat_map(|line| [rewritten(line), b"\n".to_vec()].concat()).collect();
             let reading = read(&file[..]).unwrap();
             assert_eq!((reading.lines, reading.problems), (record, Vec::new()));
-            results.push((foreign.tool.to_owned(), foreign.cases.len().min(8)));
+            results.push((foreign.tool.to_owned(), runs.min(8)));
         }
         results
     });

@@ -179,7 +179,7 @@ fn start(program: Program, file: &Path) -> Option<(bool, String)> {
     // A file, because a pipe that nobody reads could keep the broker waiting.
     let log = file.with_extension("log");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(std::fs::File::create(&log).unwrap());
-    let mut broker = Running(command.spawn().ok()?);
+    let mut broker: Running = command.spawn().ok()?.into();
     let mut line = String::new();
     let stdout = broker.0.stdout.take().unwrap();
     assert!(causeway_os::process::poll(&[stdout.as_fd()], Some(PATIENCE)).unwrap()[0], "{command:?} hangs");

@@ -65,13 +65,6 @@ impl Case {
         Case { kind, flags: 0, version: 1, serial: 9, fields, body, is_asked: false }
     }
 
-    fn destination(&self) -> Option<&str> {
-        self.fields.iter().find_map(|(code, value)| match value {
-            Value::Text(name) if *code == DESTINATION_CODE => Some(&**name),
-            _ => None,
-        })
-    }
-
     /// The message, with the names of these clients.
     fn bytes(&self, names: &[(String, &str)]) -> Vec<u8> {
         let real = |name: &String| {
@@ -199,7 +192,8 @@ fn outcomes(bus: &Broker, cases: &[Case]) -> Vec<Outcome> {
         }
         drain(&mut peer, &names);
         drain(&mut sender, &names);
-        [&mut watcher, &mut eavesdropper].map(|client| drain(client, &names));
+        drain(&mut watcher, &names);
+        drain(&mut eavesdropper, &names);
         // It may be disconnected before all was written.
         let _ = sender.send_bytes(&case.bytes(&names));
         let (seen, is_disconnected) = drain(&mut sender, &names);

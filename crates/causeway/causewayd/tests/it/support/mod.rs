@@ -122,11 +122,6 @@ pub fn rounds(least: usize, mut round: impl FnMut(usize)) -> usize {
     count
 }
 
-/// Can a program be started by this name?
-pub fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
-}
-
 /// What a process has: descriptors, and mappings of files in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
