@@ -22,6 +22,7 @@ use causeway_bus::{
     Call, Connection as Member, Error as BusError, Incoming, Message, Monitor, Observed, Statistics,
 };
 use causeway_dbus_wire::wire::{Args, Body, Builder, Header};
+use causeway_testkit::watchdog::RUN;
 use causeway_testkit::{Rng, assert_ran, rerun};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -29,6 +30,7 @@ pub use buses::{
     Broker, Bus, Served, at, causewayd, configuration, serve_alone, small, with_services, write_service,
 };
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
+pub use causeway_testkit::watchdog::{TRACING, extend_limit};
 pub use causeway_testkit::{
     Cause, ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually,
     eventually_seen, eventually_some, has_program, is_root, proc, setting, skipped, temp_dir, trial_succeeds,
@@ -88,7 +90,11 @@ pub fn is_own_process() -> bool {
     if std::env::var_os(IS_ALONE).is_some() {
         return true;
     }
-    assert_ran(&rerun("", test).env(IS_ALONE, "1").stderr(Stdio::inherit()).output().unwrap());
+    // It has a watchdog of its own.
+    extend_limit(Duration::from_secs(3600));
+    let mut alone = rerun("", test);
+    alone.env(IS_ALONE, "1").env_remove(RUN).stderr(Stdio::inherit());
+    assert_ran(&alone.output().unwrap());
     false
 }
 
