@@ -2,7 +2,8 @@
 //! stack of each thread are printed, and every process that the program started is killed.
 //!
 //! The attribute `#[test]` of this crate starts a [`Test`] for as long as its function runs. Processes are found as descendants, and by
-//! [`RUN`] in their environment, because a process whose parent has ended is nobody's descendant.
+//! [`RUN`] in their environment, because a process whose parent has ended is nobody's descendant. A process with the mark of another one, such
+//! as a role, has no watchdog: its test answers for it.
 //!
 //! # Safety
 //! The environment is changed before `main`, while there is one thread. The stack of a thread of this process is taken by a signal handler,
@@ -44,6 +45,9 @@ const STACK_LIMIT: Duration = Duration::from_secs(2);
 
 /// How much longer a test may take that compiles programs.
 pub const COMPILING: Duration = Duration::from_secs(600);
+
+/// How much longer a test may take for each process that it stops or kills after some instructions.
+pub const TRACING: Duration = Duration::from_secs(3);
 
 struct Running {
     number: u64,
@@ -114,7 +118,7 @@ impl Test {
         static WATCHDOG: Once = Once::new();
         let limit = limit();
         // Miri reports each thread that `main` leaves.
-        if !cfg!(miri) {
+        if !cfg!(miri) && own_mark().is_some() {
             WATCHDOG.call_once(|| {
                 thread::Builder::new()
                     .name("watchdog".into())
@@ -164,6 +168,12 @@ fn end(test: &str, elapsed: Duration) -> ! {
         "\nwatchdog: {test} still runs after {:.0} s ({LIMIT} sets the limit)\n",
         elapsed.as_secs_f64()
     ));
+    // A thread that stands still for its stack may have a lock that is needed here: then this signal ends the process.
+    // SAFETY: the timer and the default action of the signal are this process's, which has no use for them afterwards.
+    unsafe {
+        libc::signal(libc::SIGALRM, libc::SIG_DFL);
+        libc::alarm(60);
+    }
     let processes = processes();
     print(&describe(process::id()));
     print_own_stacks();
@@ -198,6 +208,11 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// The mark of the run that began with this process; absent in a process that another run has started.
+fn own_mark() -> Option<String> {
+    env::var(RUN).ok().filter(|mark| mark.starts_with(&format!("{}-", process::id())))
+}
+
 /// The numbers of all processes.
 fn numbers() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -221,9 +236,7 @@ fn is_alive(process: u32) -> bool {
 /// All other living processes of this run: descendants, and those with its mark.
 fn processes() -> BTreeSet<u32> {
     let own = process::id();
-    // A process that plays a role has the mark of its test, and answers for its descendants only.
-    let mark = env::var(RUN).ok().filter(|mark| mark.starts_with(&format!("{own}-")));
-    let mut found = mark.map(|mark| marked(&mark)).unwrap_or_default();
+    let mut found = own_mark().map(|mark| marked(&mark)).unwrap_or_default();
     let parents: Vec<(u32, u32)> =
         numbers().into_iter().filter_map(|process| Some((process, proc::parent(process)?))).collect();
     found.insert(own);
@@ -301,6 +314,10 @@ extern "C" fn print_stack(_signal: libc::c_int) {
     print("\n");
     // PAIR watchdog-stack: Acquire in `print_own_stacks`
     STACK_OF.store(0, Ordering::Release);
+    // Tests that went on would report the end of the processes that are killed now.
+    loop {
+        thread::park();
+    }
 }
 
 fn print_own_stacks() {

@@ -350,8 +350,8 @@ mod tests {
             ("i.Fac", "i-Fac", "the interface is not a valid interface name"),
             ("Memb", "Me.b", "the member is not a valid member name"),
             ("e.Err", "e-Err", "the error name is not valid"),
-            (":1.22", ":1-22", "the destination is not a valid bus name"),
-            (":1.11", ":1-11", "the sender is not a valid bus name"),
+            (":1.22", ":1+22", "the destination is not a valid bus name"),
+            (":1.11", ":1+11", "the sender is not a valid bus name"),
         ] {
             let mut bytes = message();
             let at = bytes.windows(old.len()).position(|part| part == old.as_bytes()).unwrap();

@@ -35,6 +35,7 @@ use causeway::{
     Error, Group, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions, Subscriber,
     TryPublishError, TryRecvError, Waited,
 };
+use causeway_testkit::watchdog::{TRACING, extend_limit};
 use causeway_testkit::{Traced, has_ptrace};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -249,6 +250,7 @@ fn targets(instructions: u64, wider: u64) -> Vec<u64> {
 
 /// Does `work` for every k, in as many threads as there are CPUs, each with a template on its own CPU.
 fn for_each(targets: Vec<u64>, work: impl Fn(&mut Template, u64) + Sync) {
+    extend_limit(TRACING * targets.len() as u32);
     let targets = Mutex::new(targets);
     std::thread::scope(|scope| {
         for cpu in causeway_os::sched::allowed_cpus().unwrap() {

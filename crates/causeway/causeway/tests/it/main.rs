@@ -30,7 +30,6 @@ mod in_place;
 mod keep;
 mod kill;
 mod large;
-mod make;
 mod many;
 mod neighbors;
 mod order;

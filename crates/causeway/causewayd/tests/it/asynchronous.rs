@@ -61,7 +61,7 @@ async fn next(signals: &mut Signals) -> Message {
 }
 
 /// Every call waits for all the others: all of them are open at once, from several tasks of one connection.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[test(tokio::test(flavor = "multi_thread", worker_threads = 2))]
 async fn sixty_four_calls_are_open_at_once_and_each_gets_its_own_reply() {
     let bus = Bus::start();
     let (service, client) = (connect(&bus).await, connect(&bus).await);
@@ -99,7 +99,7 @@ async fn sixty_four_calls_are_open_at_once_and_each_gets_its_own_reply() {
     assert_eq!(client.statistics().calls_open, 0);
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_call_ends_after_its_deadline_and_a_reply_that_comes_later_is_discarded() {
     let bus = Bus::start();
     let service = connect(&bus).await;
@@ -128,7 +128,7 @@ async fn a_call_ends_after_its_deadline_and_a_reply_that_comes_later_is_discarde
     assert_eq!(reply.unwrap().text(), Some("in time"));
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn each_stream_has_the_signals_of_its_rule_in_the_order_of_the_bus() {
     let bus = Bus::start();
     let (sender, listener) = (connect(&bus).await, connect(&bus).await);
@@ -165,7 +165,7 @@ async fn each_stream_has_the_signals_of_its_rule_in_the_order_of_the_bus() {
     assert_eq!(error.name(), Some(name::MATCH_RULE_NOT_FOUND), "{error}");
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_name_is_had_lost_and_its_loss_is_a_signal() {
     let bus = Bus::start();
     let (first, second) = (connect(&bus).await, connect(&bus).await);
@@ -179,7 +179,7 @@ async fn a_name_is_had_lost_and_its_loss_is_a_signal() {
     assert_eq!(second.release_name("com.example.Other").await.unwrap(), ReleaseReply::NonExistent);
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn calls_that_no_stream_takes_are_refused_and_a_ping_is_answered() {
     let bus = Bus::start();
     let (passive, client) = (connect(&bus).await, connect(&bus).await);
@@ -193,7 +193,7 @@ async fn calls_that_no_stream_takes_are_refused_and_a_ping_is_answered() {
     assert_eq!(refused.unwrap_err().name(), Some(name::UNKNOWN_METHOD));
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn described_objects_are_answered_whether_a_stream_takes_calls_or_not() {
     const INTROSPECTABLE: &str = "org.freedesktop.DBus.Introspectable";
     let bus = Bus::start();
@@ -222,7 +222,7 @@ async fn described_objects_are_answered_whether_a_stream_takes_calls_or_not() {
 }
 
 /// Outboxes and the order log are full all the time, and one thread serves both sides.
-#[tokio::test(flavor = "current_thread")]
+#[test(tokio::test(flavor = "current_thread"))]
 async fn two_members_that_flood_each_other_in_one_thread_get_on() {
     let bus = Bus::start_small();
     let (one, two) = (with(&bus, small()), with(&bus, small()));
@@ -257,7 +257,7 @@ async fn two_members_that_flood_each_other_in_one_thread_get_on() {
     soon("the flood does not come through", both).await;
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn members_go_on_when_the_bus_ends_and_are_told_once() {
     let bus = Bus::start();
     let (service, client) = (connect(&bus).await, connect(&bus).await);
@@ -291,7 +291,7 @@ async fn members_go_on_when_the_bus_ends_and_are_told_once() {
     assert!(matches!(gone, Err(Error::AuthorityGone)), "{gone:?}");
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_call_of_the_bus_itself_ends_with_the_bus() {
     let mut served = Served::start(module_path!());
     let client = AsyncConnection::open(served.path()).await.unwrap();
@@ -303,7 +303,7 @@ async fn a_call_of_the_bus_itself_ends_with_the_bus() {
     assert!(matches!(gone, Err(Error::AuthorityGone)), "{gone:?}");
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_program_that_takes_nothing_loses_its_connection_and_all_its_tasks_learn_why() {
     let bus = Bus::start();
     let options = ConnectionOptions { inbox_bytes: 10_000, ..ConnectionOptions::default() };
@@ -329,7 +329,7 @@ async fn a_program_that_takes_nothing_loses_its_connection_and_all_its_tasks_lea
     assert!(matches!(lazy.emit(PATH, INTERFACE, "More", text("")).await, Err(Error::Disconnected(_))));
 }
 
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_member_leaves_the_bus_with_its_last_handle_and_stream() {
     let bus = Bus::start();
     let watcher = connect(&bus).await;
@@ -368,7 +368,7 @@ fn a_member_without_work_lets_its_thread_sleep() {
 }
 
 /// The rule is known to the member, and the bus, which would keep the change of the name for it, has not heard of it: the call waits for space.
-#[tokio::test]
+#[test(tokio::test)]
 async fn a_change_of_owner_is_seen_that_was_overwritten_while_its_rule_was_being_registered() {
     let bus = Bus::start();
     let (mut service, mut noisy, mut laggard) = (bus.member(), bus.client(), bus.member());

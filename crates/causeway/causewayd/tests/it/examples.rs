@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use causeway_bus::wire::{Body, Builder, Decode, Value, Variant, arguments_of};
 use causeway_bus::{Connection, Incoming, Message, name};
-use causeway_testkit::watchdog::{COMPILING, extend_limit};
+use causeway_testkit::watchdog::COMPILING;
 
 use crate::support::*;
 

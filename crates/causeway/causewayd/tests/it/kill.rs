@@ -115,6 +115,12 @@ impl Scene {
     }
 }
 
+/// The moments, for each of which the test has more time.
+fn with_time(moments: Vec<u64>) -> Vec<u64> {
+    extend_limit(TRACING * moments.len() as u32);
+    moments
+}
+
 /// The numbers of instructions after which something happens.
 fn moments(descriptors: u64) -> Vec<u64> {
     let mut scene = Scene::new(AuthorityOptions::default(), descriptors);
@@ -127,7 +133,7 @@ fn moments(descriptors: u64) -> Vec<u64> {
     assert_eq!(scene.seen(), ["Victim", "End"]);
     let every = setting("CAUSEWAY_KILL_EVERY", count / 12).max(1);
     eprintln!("{count} instructions, every {every}th");
-    (0..=count).step_by(every as usize).collect()
+    with_time((0..=count).step_by(every as usize).collect())
 }
 
 #[test]
@@ -189,7 +195,7 @@ fn moments_of_the_wake_up() -> Vec<u64> {
     scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
     assert_eq!(scene.seen(), ["Victim", "End"]);
     let every = setting("CAUSEWAY_KILL_EVERY", 1_500).div_ceil(100);
-    (call.saturating_sub(AROUND)..call + AROUND).step_by(every as usize).collect()
+    with_time((call.saturating_sub(AROUND)..call + AROUND).step_by(every as usize).collect())
 }
 
 #[test]

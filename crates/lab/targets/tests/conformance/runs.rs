@@ -113,6 +113,7 @@ const TWO_CPUS: Cause = Cause::Hardware("two CPUs");
 const REFUSALS: &[(&str, Option<Cause>)] = &[
     ("has no `self`", None),
     ("no other role to hand", None),
+    ("tee into a full pipe", None),
     // A role that spins needs a CPU of its own, and every machine refuses it on one.
     ("spin", Some(TWO_CPUS)),
     ("needs two CPUs", Some(TWO_CPUS)),

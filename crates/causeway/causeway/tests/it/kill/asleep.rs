@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use causeway::{Error, Group, GroupOptions, Policy, Publisher, Received, Trust, TryRecvError, Waited};
+use causeway_testkit::watchdog::{TRACING, extend_limit};
 use causeway_testkit::{Cause, ControlGroup, Freezer, Traced, has_ptrace, proc, skipped, stop_for_tracer};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, setpgid};
@@ -132,7 +133,9 @@ fn moments(total: u64, is_whole: bool, few: u64) -> Vec<u64> {
     let first = total.saturating_sub(WINDOW);
     let whole = (0..first).step_by(every as usize).filter(|_| is_whole);
     let window = every.min(if is_whole { 4 } else { WINDOW / few }) as usize;
-    whole.chain((first..total).step_by(window)).collect()
+    let moments: Vec<u64> = whole.chain((first..total).step_by(window)).collect();
+    extend_limit(TRACING * moments.len() as u32);
+    moments
 }
 
 #[test]

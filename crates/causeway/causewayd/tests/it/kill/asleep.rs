@@ -109,7 +109,7 @@ fn moments(total: u64, is_whole: bool, few: u64) -> Vec<u64> {
     let window = if std::env::var_os("CAUSEWAY_KILL_EVERY").is_some() { every / 100 } else { WINDOW / few };
     let first = total.saturating_sub(WINDOW);
     let whole = (0..first).step_by(every as usize).filter(|_| is_whole);
-    whole.chain((first..total).step_by(window.max(1) as usize)).collect()
+    super::with_time(whole.chain((first..total).step_by(window.max(1) as usize)).collect())
 }
 
 #[test]

@@ -124,7 +124,9 @@ struct Killed {
 
 /// The moments of a kill after a run to the end that has `calls` system calls.
 fn moments(calls: u64) -> impl Iterator<Item = u64> {
-    (0..=calls).step_by(setting("CAUSEWAY_CALL_KILL_EVERY", calls / 8).max(1) as usize)
+    let moments = (0..=calls).step_by(setting("CAUSEWAY_CALL_KILL_EVERY", calls / 8).max(1) as usize);
+    extend_limit(TRACING * moments.clone().count() as u32);
+    moments
 }
 
 /// Prints how the calls ended.

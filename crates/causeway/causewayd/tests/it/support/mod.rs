@@ -22,7 +22,7 @@ use causeway_bus::{
     Call, Connection as Member, Error as BusError, Incoming, Message, Monitor, Observed, Statistics,
 };
 use causeway_dbus_wire::wire::{Args, Body, Builder, Header};
-use causeway_testkit::watchdog::current_test;
+use causeway_testkit::watchdog::{RUN, current_test};
 use causeway_testkit::{Rng, assert_ran, rerun};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -30,6 +30,7 @@ pub use buses::{
     Broker, Bus, Served, at, causewayd, configuration, serve_alone, small, with_services, write_service,
 };
 pub use causeway_dbus_wire::driver::{DRIVER, DRIVER_PATH};
+pub use causeway_testkit::watchdog::{TRACING, extend_limit};
 pub use causeway_testkit::{
     Cause, ControlGroup, Freezer, PATIENCE, Running, TempDir, Traced, at_another_time, eventually,
     eventually_seen, eventually_some, has_program, has_ptrace, is_root, proc, setting, skipped,
@@ -94,7 +95,11 @@ pub fn is_own_process() -> bool {
     // With one thread for all tests, a test runs on the main thread, and the thread does not have its name.
     let test = current_test();
     let (_, test) = test.split_once(' ').expect("a test runs");
-    assert_ran(&rerun("", test).env(IS_ALONE, "1").stderr(Stdio::inherit()).output().unwrap());
+    // It has a watchdog of its own.
+    extend_limit(Duration::from_secs(3600));
+    let mut alone = rerun("", test);
+    alone.env(IS_ALONE, "1").env_remove(RUN).stderr(Stdio::inherit());
+    assert_ran(&alone.output().unwrap());
     false
 }
 
