@@ -154,6 +154,7 @@ mod tests {
     use std::time::Duration;
 
     use causeway_testkit::eventually_seen;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
 
@@ -162,13 +163,27 @@ mod tests {
         const HANGING: usize = 2 * CLOSERS_MAX;
         let (hostile, other) = (Some(u32::MAX - 1), Some(u32::MAX - 2));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut peers = Vec::new();
+        let (mut sockets, mut peers) = (Vec::new(), Vec::new());
         for _ in 0..HANGING {
             let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             peers.push(listener.accept().unwrap().0);
             rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::from_secs(300))).unwrap();
             socket.set_nonblocking(true).unwrap();
-            while std::io::Write::write(&mut &socket, &[0; 65_536]).is_ok() {}
+            sockets.push(socket);
+        }
+        // A full socket may have room again once its peer has taken what was on the way.
+        loop {
+            for mut socket in &sockets {
+                while std::io::Write::write(&mut socket, &[0; 65_536]).is_ok() {}
+            }
+            let mut writable: Vec<_> =
+                sockets.iter().map(|socket| PollFd::new(socket, PollFlags::OUT)).collect();
+            let pause = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+            if poll(&mut writable, Some(&pause)).unwrap() == 0 {
+                break;
+            }
+        }
+        for socket in sockets {
             close_elsewhere(hostile, vec![socket.into()]);
         }
         let (mut read, write) = std::io::pipe().unwrap();

@@ -160,7 +160,9 @@ pub fn kind(text: &[u8]) -> Option<Cow<'_, str>> {
     // As a writer of ours has it, without a look at the rest of a long line.
     if let Some(rest) = text.strip_prefix(b"{\"kind\":\"") {
         let name = rest.split(|byte| *byte == b'"').next()?;
-        return std::str::from_utf8(name).ok().map(Cow::Borrowed);
+        if !name.contains(&b'\\') {
+            return std::str::from_utf8(name).ok().map(Cow::Borrowed);
+        }
     }
     Some(serde_json::from_slice::<Kind<'_>>(text).ok()?.kind)
 }

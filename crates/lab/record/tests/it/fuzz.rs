@@ -48,7 +48,8 @@ fn record_is_read_line_by_line_and_written_as_the_same() {
             last = problem.line;
         }
         let filled = texts.iter().filter(|text| !text.iter().all(u8::is_ascii_whitespace)).count();
-        assert!(reading.lines.len() + reading.problems.len() <= filled.max(1));
+        // A missing header is one more problem.
+        assert!(reading.lines.len() + reading.problems.len() <= filled + 1);
         for line in &reading.lines {
             let text = rewritten(line);
             assert!(kind(&text).is_some_and(|kind| text[9..].starts_with(kind.as_bytes())));
@@ -108,7 +109,7 @@ const OUTPUT: &[&str] = &[
 fn check_problem(problem: &Problem, text: &str) {
     let lines = text.lines().count().max(1);
     assert!(problem.line.is_none_or(|line| (1..=lines).contains(&line)), "{problem:?} of {lines} lines");
-    assert!(!problem.why.is_empty() && problem.why.len() < 1000 + text.len(), "{problem:?}");
+    assert!(!problem.why.is_empty() && problem.why.len() < 4000 + text.len(), "{problem:?}");
 }
 
 #[test]
