@@ -79,6 +79,11 @@ pub fn run<B: Hash>(corpus: impl AsRef<Path>, words: &[&str], mut target: impl F
     }
 }
 
+/// Runs this process a target?
+pub(crate) fn is_worker() -> bool {
+    env::var_os(WORKER).is_some()
+}
+
 fn seconds() -> Option<u64> {
     let text = env::var(SECONDS).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{SECONDS}={text}: not a whole number of seconds")))

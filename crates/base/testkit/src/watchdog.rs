@@ -3,7 +3,7 @@
 //!
 //! The attribute `#[test]` of this crate starts a [`Test`] for as long as its function runs. Processes are found as descendants, and by
 //! [`RUN`] in their environment, because a process whose parent has ended is nobody's descendant. A process with the mark of another one, such
-//! as a role, has no watchdog: its test answers for it.
+//! as a role, has no watchdog: its test answers for it. A worker of a fuzz target has one, for a hanging input has to be reported.
 //!
 //! # Safety
 //! The environment is changed before `main`, while there is one thread. The stack of a thread of this process is taken by a signal handler,
@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use syscalls::Sysno;
 
-use crate::{guardian, proc};
+use crate::{fuzz, guardian, proc};
 
 /// The variable with the limit in seconds.
 pub const LIMIT: &str = "CAUSEWAY_TEST_LIMIT_S";
@@ -118,7 +118,7 @@ impl Test {
         static WATCHDOG: Once = Once::new();
         let limit = limit();
         // Miri reports each thread that `main` leaves.
-        if !cfg!(miri) && own_mark().is_some() {
+        if !cfg!(miri) && (own_mark().is_some() || fuzz::is_worker()) {
             WATCHDOG.call_once(|| {
                 thread::Builder::new()
                     .name("watchdog".into())

@@ -9,8 +9,10 @@ enum Field {
     Short,
     /// As long as the number of 64 bits before it.
     Long,
+    /// Keys and values, each of which is `Short`, in a `Short`.
+    Texts,
 }
-use Field::{Fixed, Long, Short};
+use Field::{Fixed, Long, Short, Texts};
 
 struct Kind {
     opcode: u8,
@@ -28,7 +30,7 @@ const KINDS: [Kind; 15] = [
     kind(op::HEADER, "Header", &[Short, Short]),
     kind(op::FOOTER, "Footer", &[Fixed(20)]),
     kind(op::SCHEMA, "Schema", &[Fixed(2), Short, Short, Short]),
-    kind(op::CHANNEL, "Channel", &[Fixed(4), Short, Short, Short]),
+    kind(op::CHANNEL, "Channel", &[Fixed(4), Short, Short, Texts]),
     kind(op::MESSAGE, "Message", &[Fixed(22)]),
     kind(op::CHUNK, "Chunk", &[Fixed(28), Short, Long]),
     kind(op::MESSAGE_INDEX, "MessageIndex", &[Fixed(2), Short]),
@@ -36,7 +38,7 @@ const KINDS: [Kind; 15] = [
     kind(op::ATTACHMENT, "Attachment", &[Fixed(16), Short, Short, Long, Fixed(4)]),
     kind(op::ATTACHMENT_INDEX, "AttachmentIndex", &[Fixed(40), Short, Short]),
     kind(op::STATISTICS, "Statistics", &[Fixed(42), Short]),
-    kind(op::METADATA, "Metadata", &[Short, Short]),
+    kind(op::METADATA, "Metadata", &[Short, Texts]),
     kind(op::METADATA_INDEX, "MetadataIndex", &[Fixed(16), Short]),
     kind(op::SUMMARY_OFFSET, "SummaryOffset", &[Fixed(17)]),
     kind(op::DATA_END, "DataEnd", &[Fixed(4)]),
@@ -71,19 +73,43 @@ pub fn check(opcode: u8, length: u64, body: &[u8], is_exact: bool) -> Result<(),
     for field in kind.fields {
         let counted = match field {
             Fixed(bytes) => Some(*bytes),
-            Short => prefix::<4>(body, bytes),
+            Short | Texts => prefix::<4>(body, bytes),
             Long => prefix::<8>(body, bytes),
         };
         let Some(counted) = counted else {
             is_complete = false;
             break;
         };
-        bytes = bytes.saturating_add(counted);
+        let end = bytes.saturating_add(counted);
+        if matches!(field, Texts)
+            && let Some(map) = part(body, bytes, end)
+        {
+            check_texts(map)?;
+        }
+        bytes = end;
     }
     if bytes > length || is_whole && !is_complete {
         Err(format!("its {length} bytes are too few for its fields"))
     } else if is_exact && is_complete && bytes < length && !kind.is_open {
         Err(format!("it has {length} bytes, and its fields have {bytes}"))
+    } else {
+        Ok(())
+    }
+}
+
+fn part(body: &[u8], start: u64, end: u64) -> Option<&[u8]> {
+    body.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
+}
+
+/// Checks the lengths in a map, which has its own before it: the library of MCAP reserves memory for a text before it reads it.
+fn check_texts(map: &[u8]) -> Result<(), String> {
+    let length = map.len() as u64;
+    let mut bytes = 4;
+    while bytes < length {
+        bytes = prefix::<4>(map, bytes).map_or(u64::MAX, |counted| bytes.saturating_add(counted));
+    }
+    if bytes > length {
+        Err(format!("the {length} bytes of its map are too few for its texts"))
     } else {
         Ok(())
     }
