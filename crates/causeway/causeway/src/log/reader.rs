@@ -280,8 +280,8 @@ impl<M: Memory> Reader<M> {
 
     /// The mark: a boundary at or above the floor, and the messages before it.
     fn mark(&self) -> Result<(u64, u64), Corrupt> {
-        // Half of all positions suffice for any run time, and sums with lengths cannot overflow.
-        let is_position = |position: u64| position.is_multiple_of(GRANULE_BYTES) && position < u64::MAX / 2;
+        let is_position =
+            |position: u64| position.is_multiple_of(GRANULE_BYTES) && position <= reclaim::POSITION_MAX;
         let mark = reclaim::mark(&self.memory).ok_or(Corrupt { position: self.position, word: Word(0) })?;
         is_position(mark.0).then_some(mark).ok_or(Corrupt { position: mark.0, word: Word(0) })
     }

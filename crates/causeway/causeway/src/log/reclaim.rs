@@ -80,8 +80,15 @@ fn raise_both<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<R
     // One granule less than the ring holds: the one at the limit gets a free word too, so that there is a word to seal
     // wherever the chain ends.
     let available_bytes = capacity - GRANULE_BYTES;
-    let wanted = end.max(limit + batch_bytes(capacity));
+    let wanted = end.max(limit.saturating_add(batch_bytes(capacity)));
     let mut floor = tail.floor.load(Ordering::Relaxed);
+    // The ring holds the bytes between floor and limit, and a claim begins at the limit or below. In damaged memory the
+    // loop below would not end.
+    let is_plausible =
+        floor <= limit && limit <= POSITION_MAX && limit - floor <= capacity && end - limit <= capacity;
+    if !is_plausible {
+        return Err(Corrupt { position: floor, word: Word(memory.header(floor).load(Ordering::Relaxed)) });
+    }
     if wanted > floor + available_bytes {
         floor = advance_floor(memory, wanted + GRANULE_BYTES, gate)?;
     }
@@ -95,6 +102,20 @@ fn raise_both<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<R
     Ok(if end <= raised { Reclaimed::Enough } else { Reclaimed::TooLittle })
 }
 
+/// The highest position. Half of all suffice for any run time, and sums with lengths do not overflow.
+pub const POSITION_MAX: u64 = u64::MAX / 2;
+
+/// The hint, once the floor has passed `position`: a publisher raises the hint before the floor. In damaged memory a
+/// hint that is not beyond the position would be followed for ever.
+pub fn hint_beyond<M: Memory>(memory: &M, position: u64) -> Result<u64, Corrupt> {
+    let hint = memory.tail().hint.load(Ordering::Acquire);
+    if hint > position && hint <= POSITION_MAX {
+        Ok(hint)
+    } else {
+        Err(Corrupt { position, word: Word(memory.header(position).load(Ordering::Relaxed)) })
+    }
+}
+
 /// Raises the floor so that `end` fits below floor + capacity, as far as subscribers and unfinished frames allow, and
 /// returns the new floor. To be called by one publisher at a time: the only one, or the one with the lock.
 ///
@@ -102,6 +123,9 @@ fn raise_both<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<R
 pub fn advance_floor<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<u64, Corrupt> {
     let (tail, capacity) = (memory.tail(), memory.capacity_bytes());
     let floor = tail.floor.load(Ordering::Relaxed);
+    if floor > POSITION_MAX {
+        return Err(Corrupt { position: floor, word: Word(memory.header(floor).load(Ordering::Relaxed)) });
+    }
     let wanted = end.saturating_sub(capacity).max(floor + batch_bytes(capacity));
     // One of the two marks describes the floor as it is; the other one is free to describe the next.
     let current = usize::from(tail.marks[0].position.load(Ordering::Relaxed) != floor);

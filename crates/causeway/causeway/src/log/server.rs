@@ -6,6 +6,7 @@ use super::Corrupt;
 use super::atomic::{Ordering, fence};
 use super::layout::LastClaim;
 use super::memory::Memory;
+use super::reclaim;
 use super::word::{GRANULE_BYTES, State, Word};
 use super::writer::Kind;
 
@@ -49,7 +50,7 @@ pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<bool, Corrupt> {
 /// claimed before stay valid and lie before the end. Returns where that is.
 pub fn end_log<M: Memory>(memory: &M) -> Result<u64, Corrupt> {
     let tail = memory.tail();
-    let mut position = tail.hint.load(Ordering::Acquire);
+    let mut position = tail.hint.load(Ordering::Acquire).min(reclaim::POSITION_MAX);
     loop {
         let free = memory.free(position);
         let sealed = free.with_state(State::Sealed);
@@ -60,7 +61,7 @@ pub fn end_log<M: Memory>(memory: &M) -> Result<u64, Corrupt> {
         };
         fence(Ordering::Acquire); // PAIR floor-payload
         if tail.floor.load(Ordering::Relaxed) > position {
-            position = tail.hint.load(Ordering::Acquire);
+            position = reclaim::hint_beyond(memory, position)?;
         } else if found == sealed {
             return Ok(position);
         } else if found.lap() != memory.lap(position) || found.span_bytes() == 0 {
@@ -137,7 +138,7 @@ const FRAMES_MAX: usize = 4096;
 /// The end of the chain of frames, and how many messages were published. Exact while no publisher publishes.
 pub fn end_of<M: Memory>(memory: &M, kind: Kind) -> Result<(u64, u64), Corrupt> {
     let tail = memory.tail();
-    let mut position = tail.hint.load(Ordering::Acquire);
+    let mut position = tail.hint.load(Ordering::Acquire).min(reclaim::POSITION_MAX);
     // In a log of one publisher, the last message has the number of all before it.
     let mut last_sequence = None;
     for _ in 0..FRAMES_MAX {
@@ -148,7 +149,8 @@ pub fn end_of<M: Memory>(memory: &M, kind: Kind) -> Result<(u64, u64), Corrupt> 
         let sequence = (memory.meta(position)[1].load(Ordering::Relaxed) >> 32) as u32;
         fence(Ordering::Acquire); // PAIR floor-payload
         if tail.floor.load(Ordering::Relaxed) > position {
-            position = tail.hint.load(Ordering::Acquire).max(tail.floor.load(Ordering::Acquire));
+            let floor = tail.floor.load(Ordering::Acquire);
+            position = tail.hint.load(Ordering::Acquire).max(floor).min(reclaim::POSITION_MAX);
             continue;
         }
         match word.state() {

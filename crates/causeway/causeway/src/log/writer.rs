@@ -86,7 +86,7 @@ impl<M: Memory> Writer<M> {
     /// The writer of the publisher in slot `owner`. A log of one publisher must be empty.
     pub fn new(memory: M, kind: Kind, owner: u8) -> Writer<M> {
         let hint_shift = (memory.capacity_bytes().trailing_zeros() - 2).min(12);
-        let next = memory.tail().hint.load(Ordering::Acquire);
+        let next = memory.tail().hint.load(Ordering::Acquire).min(reclaim::POSITION_MAX);
         let published = memory.tail().publishers[usize::from(owner)].published.load(Ordering::Relaxed);
         Writer { memory, kind, owner, next, limit: 0, published, hint_shift, stamped: u64::MAX }
     }
@@ -197,7 +197,7 @@ impl<M: Memory> Writer<M> {
                 }
             }
             if position < self.memory.tail().floor.load(Ordering::Acquire) {
-                self.next = self.memory.tail().hint.load(Ordering::Acquire);
+                self.next = reclaim::hint_beyond(&self.memory, position)?;
                 continue;
             }
             let free = self.memory.free(position);
@@ -228,7 +228,7 @@ impl<M: Memory> Writer<M> {
         let tail = self.memory.tail();
         fence(Ordering::Acquire); // PAIR floor-payload
         if tail.floor.load(Ordering::Relaxed) > position {
-            return Ok(Some(tail.hint.load(Ordering::Acquire)));
+            return reclaim::hint_beyond(&self.memory, position).map(Some);
         }
         let corrupt = Corrupt { position, word: found };
         if found.lap() != self.memory.lap(position) {
@@ -252,7 +252,7 @@ impl<M: Memory> Writer<M> {
         // The end of the chain may be further on than this publisher knows: then it need not reclaim.
         let latest = self.memory.tail().hint.load(Ordering::Acquire);
         if latest > self.next {
-            self.next = latest;
+            self.next = reclaim::hint_beyond(&self.memory, self.next)?;
             return Ok(None);
         }
         let outcome = reclaim::reclaim_shared(&self.memory, self.owner, end, gate)?;
