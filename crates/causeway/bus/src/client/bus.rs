@@ -357,7 +357,6 @@ impl Bus {
         let Link::Socket(socket) = self.link else { return Err(no_stream()) };
         let mut unread: Vec<u8> = self.kept.into_iter().flatten().collect();
         unread.extend_from_slice(socket.unread());
-        socket.stream.set_read_timeout(None)?;
         socket.stream.set_write_timeout(None)?;
         Ok((socket.stream, unread, self.last_serial))
     }

@@ -1,11 +1,12 @@
 //! The bytes of a connection over a Unix socket: authentication, messages out and in, descriptors with them.
 
 use std::io::{self, Write};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_dbus_wire::sasl::{self, Next};
+use causeway_os::process::wait_readable;
 use causeway_os::socket::{FDS_MAX, recv_part_with_fds, send_with_fds};
 
 use super::{Error, TIMEOUT};
@@ -102,9 +103,10 @@ impl Socket {
     fn fill(&mut self, deadline: Instant, kept: &mut Option<Vec<OwnedFd>>) -> Result<bool, Error> {
         self.received.drain(..self.used);
         self.used = 0;
-        let left = deadline.saturating_duration_since(Instant::now());
-        // Zero would mean for ever.
-        self.stream.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
+        // A read timeout of the socket would have the resolution of the kernel's timer tick, up to 10 ms.
+        if !wait_readable(self.stream.as_fd(), Some(deadline)).map_err(io::Error::from)? {
+            return Ok(false);
+        }
         let start = self.received.len();
         self.received.resize(start + CHUNK_BYTES, 0);
         let got = recv_part_with_fds(&self.stream, &mut self.received[start..], FDS_MAX);
