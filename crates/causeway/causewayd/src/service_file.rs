@@ -208,6 +208,10 @@ const GROUP: &str = "D-BUS Service";
 
 /// Name and program of one file. What dbus-daemon takes for a mistake is a mistake, in other groups, too.
 pub(crate) fn parse(text: &str) -> Result<(String, Service), String> {
+    if let Some(at) = text.find('\0') {
+        let line = text[..at].matches('\n').count() + 1;
+        return Err(format!("line {line}: a zero byte"));
+    }
     let (mut group, mut is_first) = (None, true);
     let mut values: BTreeMap<&str, String> = BTreeMap::new();
     for (number, line) in (1..).zip(lines(text)) {
@@ -246,8 +250,6 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn is_blank(line: &str) -> bool {
-    // dbus-daemon looks no further than a zero byte.
-    let line = line.split('\0').next().unwrap_or_default();
     line.chars().all(|letter| matches!(letter, ' ' | '\t' | '\x0c'))
 }
 
@@ -277,7 +279,6 @@ fn unescaped(text: &str) -> Result<String, &'static str> {
     let (mut value, mut letters) = (String::new(), text.chars());
     while let Some(letter) = letters.next() {
         value.push(match letter {
-            '\0' => return Err("a value contains a zero byte"),
             '\\' => match letters.next() {
                 Some('s') => ' ',
                 Some('t') => '\t',

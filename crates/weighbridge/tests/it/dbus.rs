@@ -228,11 +228,11 @@ fn the_answer_of_the_bus_decides_whether_a_rule_counts() {
     let unreadable = "1 match rule that the bus has cannot be read here.";
     let unanswered = "1 change of match rules has no answer of the bus in the capture.";
     for (rule, answer, sentence, deliveries, finding) in [
-        ("interface='a.B'", Some(Builder::reply(CALL)), Ok("8 broadcasts went to 8 recipients"), 8, None),
+        ("interface='a.B'", Some(Builder::reply(CALL)), Ok("10 broadcasts went to 8 recipients"), 8, None),
         (
             "interface='a.B'",
             Some(refusal("org.freedesktop.DBus.Error.LimitsExceeded")),
-            Ok("8 broadcasts went to 0 recipients"),
+            Ok("10 broadcasts went to 0 recipients"),
             0,
             Some("invalid"),
         ),
@@ -241,7 +241,7 @@ fn the_answer_of_the_bus_decides_whether_a_rule_counts() {
         (
             "bogus",
             Some(refusal("org.freedesktop.DBus.Error.MatchRuleInvalid")),
-            Ok("8 broadcasts went to 0 recipients"),
+            Ok("10 broadcasts went to 0 recipients"),
             0,
             Some("invalid"),
         ),

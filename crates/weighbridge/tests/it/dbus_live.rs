@@ -252,7 +252,9 @@ fn a_capture_is_replayed_on_private_brokers_and_on_a_running_bus() {
     let words =
         format!("replay cut.pcap --format json --broker dbus-daemon --broker {} --rounds 2", bus.address);
     let (json, said) = output(folder.path(), &words, 0);
-    assert_eq!(said, "warning: `cut.pcap` ends inside a packet; what comes before was used\n");
+    let left = said.strip_prefix("warning: `cut.pcap` ends inside a packet, whose ");
+    let left = left.and_then(|rest| rest.strip_suffix(" bytes were not used; what comes before was\n"));
+    assert!(left.is_some_and(|bytes| bytes.parse::<u32>().is_ok()), "{said}");
     let document: Value = serde_json::from_str(&json).unwrap();
     let messages = &document["messages"];
     assert_eq!((&messages["captured"], &messages["sent"]), (&8_312.into(), &8_312.into()), "{messages}");

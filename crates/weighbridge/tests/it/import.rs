@@ -49,7 +49,7 @@ fn skipped_entries_are_listed_with_their_lines_and_are_no_failure() {
     let folder = folder();
     let words = format!("import {} --out record.jsonl", file("versions/google-benchmark-1.9.json").display());
     let stderr = said(folder.path(), &words).with(0).stderr;
-    assert!(stderr.contains("1.9.json`, line 48: `BM_Device`: no such device"), "{stderr}");
+    assert!(stderr.contains("1.9.json`, line 50: `BM_Device`: no such device"), "{stderr}");
     assert!(stderr.contains("2 figures of google-benchmark from 6 entries"), "{stderr}");
     let shown = shown(folder.path(), "report record.jsonl");
     assert!(shown.contains("no such device"), "{shown}");

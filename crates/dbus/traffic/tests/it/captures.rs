@@ -298,7 +298,7 @@ fn packets_of_every_block_type_and_interface_are_read() {
 /// A packet that is not found is told of, whichever bit is flipped.
 #[test]
 fn no_flipped_bit_loses_a_message_silently() {
-    let (whole, _) = messages(&mixed(Vec::new(), 12));
+    let (whole, _) = messages(&mixed(Vec::new(), 4));
     for capture in [
         as_pcap(&whole, 231, false, 1),
         as_pcap(&whole, 231, true, 1_000),

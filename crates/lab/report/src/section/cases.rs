@@ -66,9 +66,11 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
     }
     let summary = many(rows.len(), "case");
     let is_imported = cx.report.is_imported();
+    let has_payload = cx.report.cases.iter().any(|case| case.id.payload_bytes > 0);
     // The place of each column that is shown, and its name.
     let shown = COLUMNS.iter().enumerate().filter_map(|(place, (head, is_text))| match is_imported {
         false => Some((place, *head, *is_text)),
+        true if *head == "payload" && !has_payload => None,
         true => IMPORTED.iter().find(|(own, _)| own == head).map(|(_, name)| (place, *name, *is_text)),
     });
     let shown: Vec<(usize, &str, bool)> = shown.collect();
@@ -107,7 +109,12 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
     vec![
         report.variant(case.source, &case.id).into(),
         case.id.pattern.as_str().into(),
-        number(case.id.payload_bytes as f64, &size(case.id.payload_bytes)),
+        // A tool that reports no size has 0 here.
+        if is_counted || case.id.payload_bytes > 0 {
+            number(case.id.payload_bytes as f64, &size(case.id.payload_bytes))
+        } else {
+            Cell::from("")
+        },
         case.id.placement.as_str().into(),
         Cell::Sorted { text: median, unit: summary.unit.clone(), value: summary.median },
         ends(summary.session_range, Off::Range),

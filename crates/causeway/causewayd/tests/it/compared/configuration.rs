@@ -301,7 +301,7 @@ fn included_folder_entry_that_is_no_text_is_left_out() {
     for name in ["dangling", "loop", "folder", "latin", "wide", "zero", "last"] {
         assert!(log.contains(&format!("/{name}.conf:")), "{name}: {log}");
     }
-    assert_eq!(log.lines().count(), 7, "{log}");
+    assert_eq!(log.matches("file ignored").count(), 7, "{log}");
     conclude(&wrong);
     // dbus-daemon would wait for the writer of a pipe for ever.
     rustix::fs::mkfifoat(rustix::fs::CWD, entry("pipe.conf"), rustix::fs::Mode::RUSR).unwrap();
