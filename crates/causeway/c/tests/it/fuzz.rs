@@ -139,10 +139,11 @@ fn payload(bytes: usize) -> Vec<u8> {
 /// # Safety
 /// `data` is good for so many bytes.
 unsafe fn check_payload(data: *const c_void, bytes: u64) {
-    // SAFETY: the caller's promise; an empty message may have no address.
+    // An empty message may have no address.
     let data = if bytes == 0 {
         &[]
     } else {
+        // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts(data.cast::<u8>(), bytes as usize) }
     };
     assert!(

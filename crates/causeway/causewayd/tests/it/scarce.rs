@@ -263,7 +263,7 @@ fn many_that_hold_descriptors_cost_no_client_its_connection() {
         let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
         let call = Builder::call(PATH, "Half").destination(&to).unix_fds(8).build(9999).unwrap();
         let (stream, _, _) = std::mem::replace(holder, bus.client()).into_parts().unwrap();
-        causeway_os::socket::send_with_fds(&stream, &call[..20], &vec![file.as_fd(); 8]).unwrap();
+        causeway_os::socket::send_with_fds(&stream, &call[..20], &[file.as_fd(); 8]).unwrap();
         halves.push(stream);
     }
     receiver.keep_descriptors();

@@ -106,9 +106,9 @@ fn answers_of_any_kind_become_an_error_or_a_member() {
             drop(connection);
             let Ok(joined) = Group::join_socket(near) else { continue };
             let result = if publishes {
-                joined.publisher().and_then(|mut publisher| Ok(publisher.try_publish(&[1]).is_ok()))
+                joined.publisher().map(|mut publisher| publisher.try_publish(&[1]).is_ok())
             } else {
-                joined.subscribe(Policy::Lossy).and_then(|mut subscriber| Ok(subscriber.try_recv().is_ok()))
+                joined.subscribe(Policy::Lossy).map(|mut subscriber| subscriber.try_recv().is_ok())
             };
             results.push(result.map_err(|error| {
                 let text = error.to_string();

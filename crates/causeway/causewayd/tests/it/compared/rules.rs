@@ -157,7 +157,8 @@ fn rule(random: &mut Random) -> String {
     let separator = random.one_of(&[",", ",", ",", ", ", " ,", ";", " ", ",,"]);
     let mut text = parts.join(separator) + random.one_of(&["", "", "", ",", " ", "=", r"\", "'"]);
     if random.below(3) == 0 && !text.is_empty() {
-        let at = text.floor_char_boundary(random.below(text.len()));
+        let at = random.below(text.len());
+        let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let other =
             random.one_of(&["", "=", ",", "'", r"\", " ", "\t", "\u{b}", "\u{a0}", "x", ":", ".", "1"]);
         let end = at + text[at..].chars().next().map_or(0, char::len_utf8);

@@ -65,11 +65,14 @@ enum Fate {
 #[derive(Default)]
 struct Made {
     files: Vec<(PathBuf, String)>,
-    entries: Vec<(String, Fate)>,
+    entries: Expected,
 }
 
+/// The identity of each entry, and what must come of it.
+type Expected = Vec<(String, Fate)>;
+
 impl Made {
-    fn file(path: &str, text: String, entries: Vec<(String, Fate)>) -> Made {
+    fn file(path: &str, text: String, entries: Expected) -> Made {
         Made { files: vec![(path.into(), text)], entries }
     }
 }
@@ -169,7 +172,7 @@ fn check(made: Made) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn go_lines(draws: &[Draw]) -> (Vec<(String, String)>, Vec<(String, Fate)>) {
+fn go_lines(draws: &[Draw]) -> (Vec<(String, String)>, Expected) {
     let (mut lines, mut entries) = (Vec::new(), Vec::new());
     for (index, draw) in draws.iter().enumerate() {
         let package = ["example.com/a", "example.com/b", "example.com/a/b"][usize::from(draw.settings[0])];
