@@ -1,4 +1,4 @@
-//! A time limit for waits that have none: `waitpid` of a tracer returns when its process is killed.
+//! A time limit for `waitpid` of a tracer, which takes no time limit and returns once its process is killed.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::watchdog::describe;
 
-/// How often the thread of all alarms looks.
+/// How often the thread checks the alarms.
 const PERIOD: Duration = Duration::from_millis(100);
 
 static WATCHED: Mutex<Vec<Weak<Watched>>> = Mutex::new(Vec::new());
 
 /// Describes a process and kills it when an operation on it takes too long.
 ///
-/// One thread looks after all alarms, so that an operation costs two writes and a look at the clock: tracers step millions of times.
+/// One thread serves all alarms, so an operation costs two writes and one clock read: tracers step millions of times.
 #[derive(Debug)]
 pub(crate) struct Alarm(Arc<Watched>);
 
@@ -36,7 +36,7 @@ struct Watched {
 pub(crate) struct Operation<'a>(&'a Watched);
 
 impl Alarm {
-    /// For the process with this number, which runs or is stopped.
+    /// Watches the process with this number, which runs or is stopped.
     ///
     /// # Panics
     /// There is no such process, or the kernel has no pidfd (Linux 5.3).

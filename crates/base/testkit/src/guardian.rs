@@ -1,8 +1,9 @@
-//! Ends what a test program leaves behind, also when the program is killed: a process outside of the program waits for its end, and then kills
-//! all processes with its mark.
+//! Ends the processes that a test program leaves behind, also when the program is killed: a separate process waits for
+//! its end, and then kills all processes with its mark.
 //!
-//! A signal at the death of the parent (`PR_SET_PDEATHSIG`) is no way to do this: it comes when the thread ends that has started a process, it
-//! does not reach grandchildren, and tests inherit much from the thread that starts a process, so that no other thread can do it.
+//! A signal at the death of the parent (`PR_SET_PDEATHSIG`) does not suffice: it comes when the starting thread ends, and
+//! it does not reach grandchildren. Tests inherit much from the thread that starts a process, so another thread cannot
+//! start it for them.
 //!
 //! # Safety
 //! `fork` is called before `main`, while there is one thread, so that no lock is held in the child.
@@ -19,16 +20,16 @@ use rustix::thread::set_name;
 
 use crate::watchdog::{describe, kill_all, marked, print};
 
-/// So long, processes may end by themselves when the test program has ended.
+/// How long processes may take to end by themselves after the test program.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Starts the guardian of this process. Without rights or memory for it, there is none.
+/// Starts the guardian of this process. The tests run without one where the kernel refuses it.
 pub(crate) fn start(mark: &str) {
     let Ok(program) = pidfd_open(getpid(), PidfdFlags::empty()) else { return };
     // SAFETY: one thread, as described above.
     match unsafe { libc::fork() } {
         0 => {
-            // A process without a living parent is no child that the program waits for.
+            // The parent of the guardian ends at once, so the program never waits for the guardian as for a child.
             // SAFETY: one thread.
             if unsafe { libc::fork() } == 0 {
                 guard(program, mark);
@@ -46,7 +47,7 @@ pub(crate) fn start(mark: &str) {
 
 /// Waits for the end of the program.
 fn guard(program: OwnedFd, mark: &str) {
-    // What ends the program by its group or terminal does not end this process.
+    // A signal to the process group or the terminal of the program does not reach this process.
     let _ = setsid();
     let _ = set_name(c"test-guardian");
     let _ = std::env::set_current_dir("/");
@@ -69,7 +70,7 @@ fn guard(program: OwnedFd, mark: &str) {
     }
 }
 
-/// Closes what others wait for the end of, such as pipes; keeps standard error for a message.
+/// Closes pipes and files of the program, whose readers wait for the end; keeps standard error for a message.
 fn close_all_but(program: &OwnedFd) {
     let keep = program.as_raw_fd();
     let numbers = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
