@@ -21,7 +21,8 @@ use std::{env, str};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{Rng, setting, watchdog};
+use crate::watchdog::{self, WORKER};
+use crate::{Rng, setting};
 
 /// The variable with the seconds for which each target runs; without it a target gets one second, and the same inputs each time.
 pub const SECONDS: &str = "CAUSEWAY_FUZZ_SECONDS";
@@ -32,7 +33,6 @@ pub const INPUT: &str = "CAUSEWAY_FUZZ_INPUT";
 /// The variable with a folder, where inputs that made the code do something new are left: candidates for a corpus.
 pub const KEEP: &str = "CAUSEWAY_FUZZ_KEEP";
 
-const WORKER: &str = "CAUSEWAY_FUZZ_WORKER";
 /// Without [`SECONDS`].
 const INPUTS_MAX: u64 = 50_000;
 /// How long one input may take.
@@ -77,11 +77,6 @@ pub fn run<B: Hash>(corpus: impl AsRef<Path>, words: &[&str], mut target: impl F
     } else {
         supervise(corpus);
     }
-}
-
-/// Runs this process a target?
-pub(crate) fn is_worker() -> bool {
-    env::var_os(WORKER).is_some()
 }
 
 fn seconds() -> Option<u64> {

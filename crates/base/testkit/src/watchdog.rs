@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use syscalls::Sysno;
 
-use crate::{fuzz, guardian, proc};
+use crate::{guardian, proc};
 
 /// The variable with the limit in seconds.
 pub const LIMIT: &str = "CAUSEWAY_TEST_LIMIT_S";
@@ -42,6 +42,9 @@ pub const RUN: &str = "CAUSEWAY_TEST_RUN";
 pub const EXIT_STATUS: i32 = 124;
 
 const STACK_LIMIT: Duration = Duration::from_secs(2);
+
+/// The variable with the file of a worker of a fuzz target.
+pub(crate) const WORKER: &str = "CAUSEWAY_FUZZ_WORKER";
 
 /// How much longer a test may take that compiles programs.
 pub const COMPILING: Duration = Duration::from_secs(600);
@@ -118,7 +121,7 @@ impl Test {
         static WATCHDOG: Once = Once::new();
         let limit = limit();
         // Miri reports each thread that `main` leaves.
-        if !cfg!(miri) && (own_mark().is_some() || fuzz::is_worker()) {
+        if !cfg!(miri) && (own_mark().is_some() || env::var_os(WORKER).is_some()) {
             WATCHDOG.call_once(|| {
                 thread::Builder::new()
                     .name("watchdog".into())

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::limit::{Lever, Reached};
 use crate::member::MemberId;
+use crate::room::SMALL;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
@@ -114,10 +115,8 @@ impl Quota {
     }
 
     /// A member of this user takes `amount` more, if it may; otherwise nothing changes. Of bytes and descriptors a
-    /// member that holds none gets one message of any size; of descriptors even if others have used up the budget, because [`Room`] bounds
-    /// those of all.
-    ///
-    /// [`Room`]: crate::room::Room
+    /// member that holds none gets one message of any size while the budget of its user lasts, and descriptors of a small
+    /// message ([`SMALL`]) also afterwards, so that no connection ends because of what others hold.
     ///
     /// # Errors
     /// It may not.
@@ -134,7 +133,7 @@ impl Quota {
         let (own, user) = (of_member.now[index], *of_user);
         let share = Share { limit, budget: limit.saturating_mul(resource.user_members()) };
         let may = match resource {
-            Resource::Descriptors if own == 0 => true,
+            Resource::Descriptors if own == 0 && amount <= SMALL => true,
             Resource::Bytes | Resource::Descriptors => share.allows_message(own, user, amount),
             _ => share.allows(own, user, amount),
         };

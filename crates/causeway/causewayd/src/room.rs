@@ -13,11 +13,12 @@
 
 use crate::config::Limits;
 use crate::limit::{Lever, Reached};
+use crate::log;
 
 const OWN: u64 = 64;
 /// With so many descriptors a message is small: it may have the last quarter of the room, which larger ones leave to it. As many as dbus-daemon lets
 /// a message have.
-const SMALL: u64 = 16;
+pub const SMALL: u64 = 16;
 /// However few files the process may open, so many clients are served.
 const CONNECTIONS_MIN: u64 = 8;
 
@@ -44,19 +45,24 @@ impl Room {
         Room { open_files, waiting: open_files / 16 * 3, closing: open_files / 16, connections, incomplete }
     }
 
-    /// Cuts limits of a configuration to the room that there is. Returns what was cut.
-    pub fn fit(self, limits: &mut Limits) -> Option<String> {
+    /// Cuts limits of a configuration to the room that there is. A verbose bus logs it; a refusal names the way out.
+    pub fn fit(self, limits: &mut Limits) {
         let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         limits.are_connections_cut = cut(&mut limits.connections, count(self.connections));
         cut(&mut limits.incomplete_connections, count(self.incomplete));
         // Four members at their limits have all that waits.
         limits.per_member.are_descriptors_cut = cut(&mut limits.per_member.descriptors, self.waiting / 4);
-        (limits.are_connections_cut || limits.per_member.are_descriptors_cut).then(|| {
-            format!(
-                "the process may open {} files: max_completed_connections is {} and max_outgoing_unix_fds {}; to allow more, {}",
-                self.open_files, limits.connections, limits.per_member.descriptors, Lever::OpenFiles
-            )
-        })
+        if limits.are_connections_cut || limits.per_member.are_descriptors_cut {
+            log::detail(|| {
+                format!(
+                    "the process may open {} files: max_completed_connections is {} and max_outgoing_unix_fds {}; to allow more, {}",
+                    self.open_files,
+                    limits.connections,
+                    limits.per_member.descriptors,
+                    Lever::OpenFiles
+                )
+            });
+        }
     }
 
     /// May a message with so many descriptors pass, while so many of clients' messages are open, its own included?
@@ -97,16 +103,15 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_cut_with_a_way_out_where_files_are_few() {
+    fn limits_are_cut_where_files_are_few() {
         let mut limits = Limits::session();
-        let said = Room::of(Some(1024)).fit(&mut limits).unwrap();
-        assert!(said.contains("may open 1024 files") && said.contains("LimitNOFILE="), "{said}");
+        Room::of(Some(1024)).fit(&mut limits);
         assert_eq!(
             (limits.connections, limits.incomplete_connections, limits.per_member.descriptors),
             (179, 16, 48)
         );
         let mut limits = Limits::default();
-        assert_eq!(Room::of(Some(1 << 20)).fit(&mut limits), None);
+        Room::of(Some(1 << 20)).fit(&mut limits);
         assert_eq!((limits.connections, limits.per_member.descriptors), (2048, 1024));
     }
 

@@ -199,7 +199,7 @@ impl Bus {
     /// A bus without members. [`reload`](Bus::reload) reads its configuration again with `load`.
     pub fn new(mut config: Config, load: Load, guid: String, address: String) -> Bus {
         let room = Room::of(rustix::process::getrlimit(rustix::process::Resource::Nofile).current);
-        config.warnings.extend(room.fit(&mut config.limits));
+        room.fit(&mut config.limits);
         let quota = Quota::new(config.limits.per_member);
         let known = services::Known::unread(&config.service_dirs);
         Bus {

@@ -63,7 +63,7 @@ impl Bus {
 
     /// From now on the bus works with these settings; members keep what they have.
     fn reconfigure(&mut self, mut config: Config) {
-        config.warnings.extend(self.room.fit(&mut config.limits));
+        self.room.fit(&mut config.limits);
         self.quota.set_limits(config.limits.per_member);
         self.config = config;
         self.policy_changes += 1;

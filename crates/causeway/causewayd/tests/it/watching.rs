@@ -121,7 +121,9 @@ fn a_rule_that_went_while_no_process_read_the_log_does_not_make_the_bus_read_sig
 #[test]
 fn a_rule_for_messages_to_others_wakes_the_bus_only_where_the_policy_lets_its_client_have_some() {
     const EXCHANGES: u64 = 200;
-    for (policy, is_seen) in [("<deny receive_type='error'/>", true), ("<deny eavesdrop='true'/>", false)] {
+    for (policy, is_seen) in
+        [("<deny receive_type='error'/>", true), ("<deny receive_type='error' eavesdrop='true'/>", false)]
+    {
         let folder = temp_dir("watching");
         let settings = format!("<policy context='mandatory'>{policy}</policy>");
         // Without the policy of the other tests, which lets everybody eavesdrop.
