@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 
 use crate::limit::{Lever, Reached};
 use crate::member::MemberId;
-use crate::room::SMALL;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
@@ -49,6 +48,10 @@ impl Resource {
         }
     }
 }
+
+/// A message with so many descriptors, as many as dbus-daemon lets a message have, is small. Large ones leave the last
+/// quarter of the room to small ones.
+pub const SMALL: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
 pub struct PerMember {

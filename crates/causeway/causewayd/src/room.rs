@@ -14,11 +14,9 @@
 use crate::config::Limits;
 use crate::limit::{Lever, Reached};
 use crate::log;
+use crate::quota::SMALL;
 
 const OWN: u64 = 64;
-/// With so many descriptors a message is small: it may have the last quarter of the room, which larger ones leave to it. As many as dbus-daemon lets
-/// a message have.
-pub const SMALL: u64 = 16;
 /// However few files the process may open, so many clients are served.
 const CONNECTIONS_MIN: u64 = 8;
 

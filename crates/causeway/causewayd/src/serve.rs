@@ -383,16 +383,8 @@ impl Server {
         if until != client.half_until {
             self.clients.await_rest(id, until);
         }
-        if before != waiting
-            && let Err(limit) = self.bus.hold_descriptors(id, before, waiting)
-        {
-            if limit.is_own() {
-                return Err(End::Limit(limit));
-            }
-            // Others of its user hold too much. It does not lose its connection for that, and is charged for what it has had before.
-            if let Some(client) = self.clients.get_mut(id) {
-                client.charged = before;
-            }
+        if before != waiting {
+            self.bus.hold_descriptors(id, before, waiting).map_err(End::Limit)?;
         }
         if counted != bytes_before {
             self.bus.hold_incoming(id, counted).map_err(End::Limit)?;
