@@ -230,6 +230,8 @@ fn senders_that_use_up_descriptors_cost_no_client_its_connection() {
 
 /// Does a call arrive? Otherwise its sender gets an error.
 fn bus_takes(sender: &mut Client, receiver: &mut Client, serial: u32) -> bool {
+    // The bus has read the call, and the receiver has what the bus passed on.
+    sync(sender);
     sync(receiver);
     while let Some(message) = receiver.receive(std::time::Duration::ZERO).unwrap() {
         if header(&message).member == Some("Take") {

@@ -68,9 +68,15 @@ pub fn trials(host: &'static Host) -> Vec<Trial> {
         for client in CLIENTS {
             let of = Of { broker: program.name(), client };
             if let Err(why) = runs::prepare(host, &of.case("roundtrip", 1, "free")) {
-                let missing = if program.path().is_none() { program.name() } else { client };
+                let cause = match client {
+                    _ if program.path().is_none() => Cause::Missing(program.name()),
+                    "libdbus" => Cause::Missing("dbus-1"),
+                    "sd-bus" => Cause::Missing("libsystemd"),
+                    "gdbus" => Cause::Missing("gio-2.0"),
+                    _ => Cause::Setting("the feature zbus"),
+                };
                 let name = format!("{client}/{program}/is_installed");
-                trials.push(runs::trial(name, move || skipped(Cause::Missing(missing), &why)));
+                trials.push(runs::trial(name, move || skipped(cause, &why)));
                 continue;
             }
             trials.extend(PROMISES.iter().map(|(name, test)| {
