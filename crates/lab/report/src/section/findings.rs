@@ -145,6 +145,9 @@ fn by_chance(findings: &Findings) -> String {
 
 /// Where no order is sure, that is the finding; with what would help, as far as the record tells.
 pub fn nothing_apart(report: &Report, contests: &[&Sourced<Contest>]) -> String {
+    if report.is_imported() {
+        return "At 95 %, no difference between these benchmarks is told apart from chance.".into();
+    }
     let all = || contests.iter().flat_map(|contest| &contest.what.contestants);
     let mut ways = Vec::new();
     if report.cases.iter().any(|case| is_beside_a_load(case.runs.iter())) {

@@ -170,23 +170,27 @@ struct Rows {
     iterations: Vec<f64>,
 }
 
-/// The benchmarks below one heading, by the line and the name of the first row.
-type Table = BTreeMap<(usize, String), Rows>;
+/// The benchmarks below one heading, by the line of the first row, name and throughput.
+type Table = BTreeMap<(usize, String, String), Rows>;
 
 fn csv(text: &str, found: &mut Found) {
     let path = found.path.clone();
     let baseline = identity(&path).settings.get("baseline").cloned();
     let close = |number: usize, table: Table, found: &mut Found| {
         found.session(path.parent().unwrap_or(&path), number, "raw.csv");
-        for ((line, name), rows) in table {
-            let identity =
-                Identity::new(name, "ns/op").with(baseline.clone().map(|baseline| ("baseline", baseline)));
+        let names: Vec<String> = table.keys().map(|(_, name, _)| name.clone()).collect();
+        for ((line, name, throughput), rows) in table {
+            // The other files of a benchmark do not have it, so it counts only where it tells rows of one name apart.
+            let is_one = names.iter().filter(|other| **other == name).count() == 1;
+            let throughput = Some(("throughput", throughput)).filter(|_| !is_one);
+            let baseline = baseline.clone().map(|baseline| ("baseline", baseline));
+            let identity = Identity::new(name, "ns/op").with(baseline.into_iter().chain(throughput));
             let outcome = run(&rows.times_ns, &rows.iterations, 1.0);
             found.add(Entry { payload_bytes: rows.payload_bytes, ..Entry::new(line, identity, outcome) });
         }
     };
     let (mut number, mut table) = (0, Table::new());
-    let mut firsts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut firsts: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut rows = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
     let heads = rows.headers().cloned().unwrap_or_default();
     let mut record = csv::StringRecord::new();
@@ -209,8 +213,11 @@ fn csv(text: &str, found: &mut Found) {
         };
         let parts = [Some(row.group), row.function, row.value];
         let name = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
-        let first = *firsts.entry(name.clone()).or_insert(line);
-        let rows = table.entry((first, name)).or_default();
+        let throughput = row.throughput_num.map_or(String::new(), |number| {
+            format!("{number} {}", row.throughput_type.as_deref().unwrap_or_default())
+        });
+        let first = *firsts.entry((name.clone(), throughput.clone())).or_insert(line);
+        let rows = table.entry((first, name, throughput)).or_default();
         let bytes = row.throughput_num.filter(|_| row.throughput_type.as_deref() == Some("bytes"));
         rows.payload_bytes = bytes.map_or(0, |bytes| bytes as u64);
         rows.times_ns.push(row.sample_measured_value * ns);

@@ -135,7 +135,8 @@ fn report(number: usize, document: &Document<'_>, found: &mut Found) -> Result<R
 }
 
 impl Report {
-    /// Is it of the same run as the one before, only later? Then it has the same jobs, which began at the same time and have done no less.
+    /// Is it of the same run as the one before, only later? Then it has the same jobs with the same options, which
+    /// began at the same time and have done no less.
     fn continues(&self, before: &Report) -> bool {
         let began = |of: &Report, job: &Job| of.timestamp.map(|at| at - job.elapsed);
         let same = |((_, now), (_, then)): (&(usize, Job), &(usize, Job))| {
@@ -147,9 +148,15 @@ impl Report {
             };
             let done = |job: &Job| job.directions().map(|(_, of)| of.map_or(0, Direction::amount));
             let has_done_more = done(now).iter().zip(done(then)).all(|(now, then)| *now >= then);
-            now.jobname == then.jobname && now.elapsed >= then.elapsed && is_same_start && has_done_more
+            now.jobname == then.jobname
+                && now.options == then.options
+                && now.elapsed >= then.elapsed
+                && is_same_start
+                && has_done_more
         };
-        self.jobs.len() == before.jobs.len() && self.jobs.iter().zip(&before.jobs).all(same)
+        self.global == before.global
+            && self.jobs.len() == before.jobs.len()
+            && self.jobs.iter().zip(&before.jobs).all(same)
     }
 
     fn add_to(self, found: &mut Found) {

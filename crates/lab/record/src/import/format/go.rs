@@ -101,6 +101,8 @@ struct Reader {
     begun: Option<(usize, String)>,
     /// Has a benchmark of the package failed?
     has_failed: bool,
+    /// Entries above which no line names the package: before Go 1.9 only the line below them does, `ok PACKAGE TIME`.
+    unnamed: Vec<Entry>,
 }
 
 impl Reader {
@@ -136,7 +138,10 @@ impl Reader {
             self.has_failed |= *verdict == "FAIL:";
             let identity = self.identity(name, "ns/op");
             found.add(Entry::new(line.number, identity, Outcome::Skipped(why.into())));
+        } else if let ["ok", package, ..] = &words[..] {
+            self.name_package(Some(package), found);
         } else if let ["FAIL", package, ..] = &words[..] {
+            self.name_package(Some(package), found);
             if !std::mem::take(&mut self.has_failed) {
                 let why = format!(
                     "go test reports that {package} failed, and no benchmark of it; its figures are missing: `{}`",
@@ -153,9 +158,19 @@ impl Reader {
         }
     }
 
+    /// Adds the entries that waited for the name of their package.
+    fn name_package(&mut self, package: Option<&str>, found: &mut Found) {
+        for mut entry in std::mem::take(&mut self.unnamed) {
+            let settings = Arc::make_mut(&mut entry.identity.settings);
+            settings.extend(package.map(|package| ("pkg".to_owned(), package.to_owned())));
+            found.add(entry);
+        }
+    }
+
     /// What follows the name of a result: iterations, then figures with their units.
     fn result(&mut self, line: &Line<'_>, name: &str, words: &[&str], found: &mut Found) {
         match self.entry(line, name, words) {
+            Ok(entry) if !self.config.contains_key("pkg") => self.unnamed.push(entry),
             Ok(entry) => found.add(entry),
             Err(why) => return found.problem(line.number, why),
         }
@@ -223,6 +238,7 @@ impl Reader {
 
     fn end(mut self, found: &mut Found) {
         self.end_begun(found);
+        self.name_package(None, found);
     }
 }
 

@@ -179,7 +179,9 @@ fn started(date: &str) -> Option<Started> {
     if let Ok(at) = date.parse::<jiff::Timestamp>() {
         return Some(Started { at: at.to_string(), is_local: false });
     }
-    let local: jiff::civil::DateTime = date.parse().ok()?;
+    // Versions before 1.5 write `2015/03/17-18:40:25`.
+    let old = || jiff::civil::DateTime::strptime("%Y/%m/%d-%H:%M:%S", date);
+    let local: jiff::civil::DateTime = date.parse().or_else(|_| old()).ok()?;
     let at = local.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().to_string();
     Some(Started { at, is_local: true })
 }

@@ -106,6 +106,7 @@ struct End {
     sum: Option<Sum>,
     sum_received_bidir_reverse: Option<Sum>,
     sum_bidir_reverse: Option<Sum>,
+    sender_tcp_congestion: Option<String>,
 }
 
 fn read(documents: &[&Document<'_>], found: &mut Found) {
@@ -184,6 +185,7 @@ impl File {
             ("tos", Some(test.tos.to_string())),
             ("target_bitrate", Some(test.target_bitrate.to_string())),
             ("bidir", Some(test.bidir.to_string())),
+            ("congestion", self.end.as_ref().and_then(|end| end.sender_tcp_congestion.clone())),
         ];
         let settings: Vec<_> =
             settings.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();

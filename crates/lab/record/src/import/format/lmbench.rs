@@ -1,7 +1,7 @@
 //! lmbench's text, as its programs print it one by one or as `lmbench-run` collects it; averages alone (medians of its
 //! repetitions).
 //!
-//! Identity: the words before the colon; in a table its heading and the first column (lmbench's manual pages of each program). Programs such as
+//! Identity: the words before the colon; in a table its section, its heading and the first column (lmbench's manual pages of each program). Programs such as
 //! `bw_mem` print two numbers and no name; so nothing tells their figures apart, and they are skipped.
 
 use super::{Format, Text};
@@ -21,7 +21,9 @@ pub const FORMAT: Format = Format {
     text: Some(Text {
         example: "Simple syscall: 0.1303 microseconds",
         is_line: |line| {
-            line.starts_with("\"size=") || named(line).is_some_and(|(_, _, unit)| conversion(unit).is_some())
+            line.starts_with("\"size=")
+                || line.starts_with("\"stride=")
+                || named(line).is_some_and(|(_, _, unit)| conversion(unit).is_some())
         },
         hint: "microseconds",
         read,
@@ -31,22 +33,36 @@ pub const FORMAT: Format = Format {
 const NOTE: &str = "only the median over lmbench's repetitions";
 
 fn read(text: &str, found: &mut Found) {
-    let mut heading = None;
+    let (mut section, mut heading) = (None::<String>, None);
     for line in lines(text) {
         let text = line.text.trim();
-        match entry(&line, text, heading.as_deref()) {
+        match entry(
+            &line,
+            text,
+            heading
+                .as_ref()
+                .map(|(section, heading): &(String, String)| (section.as_str(), heading.as_str())),
+        ) {
             Some(Ok(entry)) => found.add(entry),
             Some(Err(why)) => found.problem(line.number, why),
             // Version and settings, in brackets, stand between the figures.
-            None if text.is_empty() => heading = None,
+            None if text.is_empty() => (section, heading) = (None, None),
             None if text.starts_with('[') => {}
-            None => heading = Some(text.trim_matches('"').to_owned()),
+            // `lmbench-run` prints the title of a section above the heading of its tables.
+            None if text.starts_with('"') => {
+                let above = section.as_deref().map_or(String::new(), |section| format!("{section}/"));
+                heading = Some((above, text.trim_matches('"').to_owned()));
+            }
+            None => {
+                section = Some(text.to_owned());
+                heading = Some((String::new(), text.to_owned()));
+            }
         }
     }
 }
 
-/// The entry of a line; none where it has no figure.
-fn entry(line: &Line<'_>, text: &str, heading: Option<&str>) -> Option<Result<Entry, String>> {
+/// The entry of a line; none where it has no figure. The heading of a table comes with the section around it.
+fn entry(line: &Line<'_>, text: &str, heading: Option<(&str, &str)>) -> Option<Result<Entry, String>> {
     let skipped = |name: String, why: &str| {
         Ok(Entry::new(line.number, Identity::new(name, "ns/op"), Outcome::Skipped(why.into())))
     };
@@ -73,7 +89,7 @@ fn entry(line: &Line<'_>, text: &str, heading: Option<&str>) -> Option<Result<En
         if let Err(why) = line.check_end() {
             return Some(Err(why));
         }
-        let Some(heading) = heading else {
+        let Some((section, heading)) = heading else {
             return Some(skipped(
                 format!("without a name/{first}"),
                 "lmbench prints neither its name nor its unit",
@@ -89,6 +105,7 @@ fn entry(line: &Line<'_>, text: &str, heading: Option<&str>) -> Option<Result<En
             Some(size) if heading.starts_with("size=") => (format!("context switch/{size}"), "processes"),
             _ => (heading.to_owned(), "MB"),
         };
+        let heading = format!("{section}{heading}");
         let name = format!("{heading}/{first} {column}");
         return Some(match unit {
             Some((unit, factor)) => average(name, unit, value * factor),

@@ -19,7 +19,7 @@ pub const FORMAT: Format = Format {
     json: None,
     text: Some(Text {
         example: "# Running 'sched/pipe' benchmark:",
-        is_line: |line| line.starts_with("# Running '"),
+        is_line: |line| benchmark(line).is_some(),
         hint: "usecs/op",
         read,
     }),
@@ -42,10 +42,17 @@ struct Open {
     has_failed: bool,
 }
 
+/// The benchmark that a line announces: `# Running 'sched/pipe' benchmark:`, or with `all`, `# Running sched/pipe benchmark...`.
+fn benchmark(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("# Running ")?;
+    let name = rest.strip_suffix(" benchmark:").or(rest.strip_suffix(" benchmark..."))?;
+    Some(name.trim_matches('\'')).filter(|name| !name.contains(' '))
+}
+
 fn read(text: &str, found: &mut Found) {
     let mut open: Option<Open> = None;
     for line in lines(text) {
-        if let Some(name) = line.text.strip_prefix("# Running '").and_then(|rest| rest.split('\'').next()) {
+        if let Some(name) = benchmark(&line.text) {
             close(open.replace(Open { name: name.into(), line: line.number, ..Open::default() }), found);
         } else if let Some(function) = line.text.strip_prefix("# function ") {
             let function = function.split_whitespace().next().map(|name| name.trim_matches('\'').to_owned());

@@ -1,7 +1,8 @@
 //! sockperf's text: the average latency and percentiles of ping-pong and under-load, the rates of throughput. A file may have the output
 //! of several clients one after the other.
 //!
-//! Identity: protocol, address and port of the server, as the client prints them; it prints no other setting.
+//! Identity: protocol, address and port of the server, the size of a message, and the number of the server where a client measures
+//! several, as far as the client prints them.
 
 use super::{Format, Text};
 use crate::import::entry::{Entry, Identity, Outcome, told_percentiles};
@@ -30,14 +31,21 @@ const LATENCIES: [(&str, &str, &str); 2] = [
     ("round trip", "ns/roundtrip", "Summary: Round trip is "),
 ];
 
+/// What a figure is of, its unit, and its value.
+type Figure = (&'static str, &'static str, f64);
+
 /// What one client has printed.
 #[derive(Default)]
 struct Client {
     line: usize,
     protocol: String,
     settings: Vec<(&'static str, String)>,
-    /// What each figure is of, its unit, and its value.
-    figures: Vec<(&'static str, &'static str, f64)>,
+    /// The size of a message, where it is printed.
+    payload_bytes: Option<u64>,
+    /// The number of the server of which the next figures are.
+    server: Option<String>,
+    /// Each with its server.
+    figures: Vec<(Figure, Option<String>)>,
     percentiles: Vec<(f64, f64)>,
     observations: u64,
     max_ns: u64,
@@ -87,6 +95,11 @@ impl Client {
             let known = [("address", setting("IP")), ("port", setting("PORT"))];
             self.settings = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
             self.protocol = text.rsplit("# ").next().unwrap_or_default().to_ascii_lowercase();
+        } else if let Some(size) = after("msg-size=") {
+            self.payload_bytes =
+                size.split(|c: char| !c.is_ascii_digit()).next().and_then(|size| size.parse().ok());
+        } else if let Some(server) = after("Server No: ") {
+            self.server = Some(server.to_owned());
         } else if let Some((name, unit, text)) =
             LATENCIES.iter().find_map(|(name, unit, start)| Some((name, unit, after(start)?)))
         {
@@ -94,17 +107,18 @@ impl Client {
                 let unit = text.split_whitespace().last().unwrap_or(text);
                 return Err(format!("`{unit}` is not a unit of sockperf's latency"));
             }
-            self.figures.push((name, unit, first(text)? * 1e3));
+            self.figures.push(((name, unit, first(text)? * 1e3), self.server.clone()));
         } else if let Some(text) = after("Summary: Message Rate is ") {
             if !text.contains("[msg/sec]") {
                 return Err("the message rate is not in msg/sec".into());
             }
-            self.figures.push(("messages", "messages/s", first(text)?));
+            self.figures.push((("messages", "messages/s", first(text)?), self.server.clone()));
         } else if let Some(text) = after("Summary: BandWidth is ") {
             if !text.contains("MBps") {
                 return Err("the bandwidth is not in MBps".into());
             }
-            self.figures.push(("bandwidth", "bytes/s", first(text)? * f64::from(1 << 20)));
+            let rate = first(text)? * f64::from(1 << 20);
+            self.figures.push((("bandwidth", "bytes/s", rate), self.server.clone()));
         } else if let Some(text) = after("Total ").filter(|text| text.contains("observations")) {
             self.observations = first(text)? as u64;
         } else if let Some(text) = after("<MAX> observation =") {
@@ -126,13 +140,19 @@ impl Client {
             found.problem(last, "sockperf's output ends before its summary");
         }
         let protocol = if self.protocol.is_empty() { "udp" } else { &self.protocol };
-        for (name, unit, value) in self.figures {
-            let identity = Identity::new(format!("{protocol}/{name}"), unit).with(self.settings.clone());
+        let is_one_server = self.figures.iter().all(|(_, server)| *server == self.figures[0].1);
+        for ((name, unit, value), server) in self.figures {
+            let size = self.payload_bytes.map(|bytes| ("msg-size", bytes.to_string()));
+            let server = server.map(|server| ("server", server));
+            let settings = self.settings.iter().cloned().chain(size).chain(server);
+            let identity = Identity::new(format!("{protocol}/{name}"), unit).with(settings);
             let mut entry = Entry::average(self.line, identity, value, "only the average over the run");
+            entry.payload_bytes = self.payload_bytes.unwrap_or(0);
             if let Outcome::Runs(runs) = &mut entry.outcome {
                 runs[0].anomaly.clone_from(&self.anomaly);
             }
-            if LATENCIES.iter().any(|(latency, ..)| *latency == name) {
+            // The percentiles of several servers cannot be told apart here.
+            if is_one_server && LATENCIES.iter().any(|(latency, ..)| *latency == name) {
                 let told = self.percentiles.iter().copied();
                 entry.distribution = told_percentiles(told, self.observations, self.max_ns);
                 entry

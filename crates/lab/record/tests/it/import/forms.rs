@@ -172,6 +172,63 @@ fn runs_of_fio_that_follow_each_other_are_told_from_reports_about_one_run() {
 }
 
 #[test]
+fn jobs_of_fio_with_other_options_are_no_later_reports_of_one_run() {
+    let report = |option: &str| {
+        format!(
+            r#"{{"fio version": "fio-3.33", "timestamp": 9, "jobs": [{{"jobname": "a", "elapsed": 1,
+               "job options": {{"filename": "{option}"}}, "read": {{"total_ios": 10, "bw_bytes": 10}}}}]}}"#
+        )
+    };
+    let both = cases(&[report("/dev/sda"), report("/dev/sdb")].join("\n"));
+    assert_eq!(both.len(), 2, "{both:?}");
+}
+
+/// Figures that differ in nothing but what these lines print.
+#[test]
+fn settings_that_a_tool_prints_tell_figures_apart() {
+    let sockperf = |setting: &str| {
+        format!(
+            "sockperf: == version #3.7-no.git ==\n[ 0] IP = 10.0.0.2 PORT = 11111 # UDP\n{setting}\n\
+             sockperf: Summary: Message Rate is 500000 [msg/sec]\n"
+        )
+    };
+    let iperf3 = |congestion: &str| {
+        format!(
+            r#"{{"start": {{"version": "iperf 3.12", "test_start": {{"protocol": "TCP", "num_streams": 1, "blksize": 9}}}},
+               "intervals": [{{"sum": {{"bits_per_second": 8}}}}], "end": {{"sender_tcp_congestion": "{congestion}"}}}}"#
+        )
+    };
+    let criterion =
+        "group,function,value,throughput_num,throughput_type,sample_measured_value,unit,iteration_count\n";
+    for text in [
+        [sockperf("using msg-size=14."), sockperf("using msg-size=1000.")].concat(),
+        "sockperf: == version #3.7-no.git ==\n[ 0] IP = 10.0.0.2 PORT = 11111 # UDP\nServer No: 0\n\
+         sockperf: Summary: Latency is 9 usec\nServer No: 1\nsockperf: Summary: Latency is 77 usec\n"
+            .to_owned(),
+        [iperf3("cubic"), iperf3("bbr")].join("\n"),
+        format!("{criterion}g,h,1,1024,bytes,7000.0,ns,1\ng,h,1,2048,bytes,9000.0,ns,1\n"),
+        "Memory load latency\n\"stride=16\n1.00000 5.5\n\nRandom load latency\n\"stride=16\n1.00000 95.5\n"
+            .to_owned(),
+        "BenchmarkPut-8 9 10 ns/op\nok  \tx/a\t4.3s\nBenchmarkPut-8 9 90 ns/op\nok  \tx/b\t4.3s\n".to_owned(),
+    ] {
+        let (found, problems) = imported(&[(Path::new("x"), &text)]);
+        assert!(
+            problems.is_empty() && found.len() == 2 && found[0].0 != found[1].0,
+            "{found:?} {problems:?}"
+        );
+    }
+}
+
+#[test]
+fn perf_bench_all_announces_benchmarks_in_a_form_of_its_own() {
+    let text = "# Running 'futex/hash' benchmark:\nAveraged 10 operations/sec (+- 0.12%), total secs = 10\n\
+                # Running futex/wake benchmark...\nWokeup 4 of 4 threads in 0.0550 ms (+-2.00%)\n";
+    let mut import = Import::default();
+    let added = import.add(Input { path: Path::new("x"), text });
+    assert_eq!((added.entries, added.skipped.len(), added.problems), (2, 1, Vec::new()));
+}
+
+#[test]
 fn outputs_of_two_tools_in_one_file_are_told() {
     let text = format!("{}\n{}", text("hyperfine.json"), text("fio.json"));
     assert!(problems(&text)[0].contains("output of fio in a file of hyperfine"), "{:?}", problems(&text));
