@@ -170,7 +170,11 @@ pub fn kind(text: &[u8]) -> Option<Cow<'_, str>> {
 /// The parser counts lines within the one line it was given, which would only confuse.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.split(" at line ").next().unwrap_or_default().to_owned()
+    let text = text.split(" at line ").next().unwrap_or_default();
+    // It may quote the file, and is one line.
+    let shown =
+        |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
+    text.chars().map(shown).collect()
 }
 
 /// [`read`] from a file.

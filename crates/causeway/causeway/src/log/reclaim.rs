@@ -205,12 +205,13 @@ fn publish_mark<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
     let tail = memory.tail();
     let index = tail.mark_index.load(Ordering::Relaxed);
     // First let the index point to the current mark, with a number it never had …
-    let back = index + 1 + u64::from((index + 1) & 1 != current as u64);
+    let next = index.wrapping_add(1);
+    let back = next.wrapping_add(u64::from(next & 1 != current as u64));
     tail.mark_index.store(back, Ordering::Relaxed);
     fence(Ordering::Release); // PAIR mark: the fence in [`mark`]
     let mark = &tail.marks[1 - current];
     mark.position.store(boundary.0, Ordering::Relaxed);
     mark.messages.store(boundary.1, Ordering::Relaxed);
     // … then to the finished one.
-    tail.mark_index.store(back + 1, Ordering::Release); // PAIR mark: Acquire in [`mark`]
+    tail.mark_index.store(back.wrapping_add(1), Ordering::Release); // PAIR mark: Acquire in [`mark`]
 }
