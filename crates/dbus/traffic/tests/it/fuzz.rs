@@ -92,18 +92,3 @@ fn message_means_the_same_to_zbus() {
         Some((header.kind.number(), header.signature.len()))
     });
 }
-
-#[test]
-fn make() {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/capture");
-    std::fs::create_dir_all(dir).unwrap();
-    let capture = crate::common::mixed(Vec::new(), 6);
-    std::fs::write(format!("{dir}/pcap"), &capture).unwrap();
-    let messages: Vec<(u64, Vec<u8>)> =
-        packets(&capture).unwrap().0.into_iter().map(|(time, bytes, _)| (time, bytes)).collect();
-    std::fs::write(format!("{dir}/pcapng"), crate::captures::as_pcapng(&messages, false)).unwrap();
-    std::fs::write(format!("{dir}/pcapng-big"), crate::captures::as_pcapng(&messages[..3], true)).unwrap();
-    std::fs::write(format!("{dir}/profile"), "#type\ttimestamp\tserial\tsender\tdestination\tpath\tinterface\tmember\n#\t\t\t\t\tin_reply_to\nsig\t1795312165.405407\t11\t:1.4\t<none>\t/a/b\ta.b\tC\nmc\t1795312165.5\t12\t:1.4\t:1.5\t/a/b\ta.b\tC\nmr\t1795312165.6\t13\t:1.5\t:1.4\t12\n").unwrap();
-    let text = include_str!("../files/dbus-monitor.txt");
-    std::fs::write(format!("{dir}/monitor"), text.lines().take(26).collect::<Vec<_>>().join("\n")).unwrap();
-}
