@@ -108,6 +108,7 @@ pub const POSITION_MAX: u64 = u64::MAX / 2;
 /// The hint, once the floor has passed `position`: a publisher raises the hint before the floor. In damaged memory a
 /// hint that is not beyond the position would be followed for ever.
 pub fn hint_beyond<M: Memory>(memory: &M, position: u64) -> Result<u64, Corrupt> {
+    fence(Ordering::Acquire); // PAIR floor-hint: the floor was loaded before, with whatever ordering
     let hint = memory.tail().hint.load(Ordering::Acquire);
     if hint > position && hint <= POSITION_MAX {
         Ok(hint)
@@ -147,7 +148,7 @@ pub fn advance_floor<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> R
     if tail.hint.load(Ordering::Relaxed) < raised {
         tail.hint.fetch_max(raised, Ordering::Release);
     }
-    tail.floor.store(raised, Ordering::Release);
+    tail.floor.store(raised, Ordering::Release); // PAIR floor-hint: the fence in `hint_beyond`
     Ok(raised)
 }
 
