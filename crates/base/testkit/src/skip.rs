@@ -11,7 +11,7 @@ use crate::watchdog::{current_test, print};
 /// The variable with the file to which each skip is appended, as `test: cause: detail`.
 pub const LIST: &str = "CAUSEWAY_TEST_SKIPS";
 
-/// What a machine lacks for a test. Names are few and stay, since lists of expected skips have them; use one of these before you add another:
+/// The reason why a machine cannot run a test. Lists of expected skips contain the names, so use one of these before you add another:
 ///
 /// | cause | names |
 /// |---|---|

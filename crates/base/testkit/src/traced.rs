@@ -456,7 +456,7 @@ mod tests {
     #[test]
     fn role() {
         let Ok(role) = env::var(ROLE) else { return };
-        if role == "beside others" {
+        if role == "several threads" {
             // Older and younger than the thread that is handed over, and all of them are stopped with it.
             named("role", sleep);
             let thread = named("handed over", || {
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn tracer_gets_the_thread_that_stopped_for_it() {
-        let (_process, traced) = traced("beside others");
+        let (_process, traced) = traced("several threads");
         assert_ne!(traced.thread, traced.process);
         assert_eq!(traced.run(), None);
         assert_eq!(traced.run(), Some(7));

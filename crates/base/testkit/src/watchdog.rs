@@ -260,7 +260,7 @@ fn processes() -> BTreeSet<u32> {
 /// Kills the processes that `find` finds, and looks again for those that they start meanwhile. Returns how many were killed.
 pub(crate) fn kill_all(find: impl Fn() -> BTreeSet<u32>) -> usize {
     let mut killed = BTreeSet::new();
-    // What forks faster than it is killed does not keep the watchdog here.
+    // The attempts are limited, because a process may fork faster than the watchdog kills.
     for _ in 0..20 {
         let found = find();
         if found.is_empty() {

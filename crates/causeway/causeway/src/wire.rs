@@ -454,7 +454,7 @@ mod fuzz {
     use crate::request::Request;
     use causeway_testkit::fuzz;
 
-    /// What a message means to one side is what the other side would have sent for it.
+    /// Decoding a message and encoding its request again yields the same request.
     #[test]
     fn bytes_are_one_message_and_one_request_or_none() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/packet");

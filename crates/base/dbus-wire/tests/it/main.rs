@@ -1,4 +1,4 @@
-//! What others rely on of the bytes of D-Bus.
+//! Properties of the D-Bus wire format that other crates rely on.
 
 #[macro_use]
 extern crate causeway_testkit;

@@ -131,7 +131,7 @@ fn text_of(error: *const cw_error) -> String {
     unsafe { std::ffi::CStr::from_ptr(cw_error_text(error)) }.to_str().unwrap().to_owned()
 }
 
-/// What every message of this length holds.
+/// The content of each message of this length.
 fn payload(bytes: usize) -> Vec<u8> {
     vec![bytes as u8; bytes]
 }
@@ -203,7 +203,7 @@ impl Handles {
         }
     }
 
-    /// Makes the call of a line; nothing for a line that is none.
+    /// Makes the call that a line describes; `None` for other lines.
     fn call(&mut self, line: &str) -> Option<c_int> {
         let mut words = line.split(' ');
         let name = words.next()?;

@@ -19,7 +19,7 @@ pub fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// What it takes to compile a program in C against the library; `None` where that is missing, and the test is skipped.
+/// The flags to compile a C program against the library; `None` where a tool is missing, and the test is skipped.
 pub fn installed() -> Option<&'static Path> {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     let has_tools = ["cc", "make", "pkg-config", "cargo"].into_iter().all(has_program);

@@ -21,7 +21,7 @@ const WORDS: &[&str] = &[
 /// Any of these lines, and no other, authenticates user 1000.
 const ACCEPTED: [&[u8]; 4] = [b"AUTH EXTERNAL 31303030", b"DATA", b"DATA ", b"DATA 31303030"];
 
-/// What a server comes to when its input arrives in pieces.
+/// The result of the authentication of a server whose input arrives in pieces.
 fn serve(uid: Option<u32>, input: &[u8], piece_bytes: usize) -> (Progress, String, Vec<u8>, bool) {
     let (mut server, mut output) = (Server::new(uid), Vec::new());
     let (mut arrived, mut rest) = (Vec::new(), input);

@@ -11,7 +11,7 @@ const CAPACITY: u64 = 1024;
 const GRANULES: usize = CAPACITY as usize / 64;
 const IMAGE_BYTES: usize = 8 * (9 + 4 * GRANULES);
 
-/// Writes an image into the log. What is missing is 0.
+/// Writes an image into the log. Missing words become 0.
 fn load(memory: &HeapMemory, image: &[u8]) {
     let mut words = image.chunks(8).map(|bytes| {
         let mut word = [0; 8];

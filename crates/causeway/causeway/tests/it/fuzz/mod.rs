@@ -1,4 +1,4 @@
-//! What other processes write into sockets and shared memory.
+//! Fuzzing of the bytes that other processes write into sockets and shared memory.
 
 mod control;
 mod memory;
